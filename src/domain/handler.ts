@@ -1,0 +1,48 @@
+import type { ZodType } from 'zod';
+import type { TaskId } from './ids.ts';
+import type { CursorInput, CursorOf, PayloadOutput, TaskDefinition } from './task-definition.ts';
+
+/** What a handler says when it does not throw. Returning nothing means `'done'`. */
+export type HandlerResult = 'done' | 'continue';
+
+/** What a handler may know of its task, and how it is told to stop. It never sees the row or a lane. */
+export interface HandlerContext {
+  readonly id: TaskId;
+  readonly type: string;
+  readonly queue: string;
+  /** 1 for the first run. Burnt by the claim, so a crashed run counts. */
+  readonly attempt: number;
+  readonly maxAttempts: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly enqueuedAt: Date;
+  /**
+   * Aborts at the deadline and at shutdown; its `reason` is a TaskqError `DEADLINE_REACHED` or `SHUTDOWN`.
+   * Pass it to everything that waits. A handler that ignores it keeps running beside its own re-run.
+   */
+  readonly signal: AbortSignal;
+  /** Milliseconds until the deadline. */
+  remainingMs(): number;
+}
+
+/** The context of a sliced type, one whose definition has a `cursor`. */
+export interface SlicedHandlerContext<Cursor, NextCursor> extends HandlerContext {
+  /** Where this slice begins; undefined in the first. */
+  readonly cursor: Cursor | undefined;
+  /**
+   * Commits where the next slice begins, resets the attempts and gives the row back, in one fenced
+   * statement. Return `'continue'` after it.
+   * @throws TaskqError `LEASE_LOST` when another worker holds the task: let it propagate, never return `'continue'`
+   */
+  advanceCursor(next: NextCursor): Promise<void>;
+}
+
+export type ContextOf<D extends TaskDefinition> = D['cursor'] extends ZodType
+  ? SlicedHandlerContext<CursorOf<D>, CursorInput<D>>
+  : HandlerContext;
+
+/** The function run for one task type. */
+export type Handler<D extends TaskDefinition> = (
+  payload: PayloadOutput<D>,
+  context: ContextOf<D>,
+  // biome-ignore lint/suspicious/noConfusingVoidType: a handler without a return statement is the plain case.
+) => Promise<HandlerResult | undefined | void> | HandlerResult | undefined | void;

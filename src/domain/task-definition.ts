@@ -1,0 +1,176 @@
+import type { ZodType, z } from 'zod';
+import { type Duration, durationMs } from './duration.ts';
+import { TaskqError } from './errors.ts';
+import {
+  BACKOFF_FIRST_MS,
+  BACKOFF_MAX_MS,
+  CEILING_MS_MAX,
+  CEILING_MS_MIN,
+  HEARTBEAT_MS_MIN,
+  HEARTBEATS_OF_A_LEASE,
+  MAX_ATTEMPTS_DEFAULT,
+  MAX_ATTEMPTS_MAX,
+  NAME_LENGTH_MAX,
+} from './limits.ts';
+
+/** By a registered symbol, not by class: the codegen loads definitions through another module loader. */
+const DEFINITION = Symbol.for('taskq.TaskDefinition');
+
+export interface BackoffPolicy {
+  /** Wait after the first failed attempt. */
+  readonly firstMs: number;
+  /** Where the doubling ends. */
+  readonly maxMs: number;
+}
+
+/** One task type: the single source of its payload type, its limits and its queue. Imports no handler. */
+export interface TaskDefinition<
+  Type extends string = string,
+  Payload extends ZodType = ZodType,
+  Cursor extends ZodType | undefined = ZodType | undefined,
+> {
+  readonly [DEFINITION]: true;
+  readonly type: Type;
+  readonly payload: Payload;
+  readonly cursor: Cursor;
+  readonly queue: string;
+  readonly ceilingMs: number;
+  /** Undefined for a lease that lasts from the claim to the end without a further write. */
+  readonly heartbeatMs: number | undefined;
+  readonly maxAttempts: number;
+  readonly backoff: BackoffPolicy;
+}
+
+export interface TaskDefinitionOptions<
+  Type extends string,
+  Payload extends ZodType,
+  Cursor extends ZodType | undefined,
+> {
+  /** The name rows carry, such as `'explore_purge'` or `'cron:purge'`. Renaming it strands the rows that wait. */
+  readonly type: Type;
+  /** What an enqueue must give, and (after one parse) what the handler receives. */
+  readonly payload: Payload;
+  /**
+   * The handler's longest run, about ten times its expected worst case. It is there to catch a hung
+   * handler, not to budget a working one. A crashed worker's task waits this long plus the margin (30 s).
+   */
+  readonly ceiling: Duration;
+  /**
+   * Opt-in: the lease is stamped for three heartbeats and extended while the handler runs, so that a crashed
+   * worker's task is taken over within three of them instead of after the ceiling. One small write a beat.
+   * A handler that blocks the event loop for longer than two beats loses its lease. From 1 s to a third of the ceiling.
+   */
+  readonly heartbeat?: Duration;
+  /** For sliced work: the shape of the position that `ctx.advanceCursor` commits. */
+  readonly cursor?: Cursor;
+  /** Default `'default'`. */
+  readonly queue?: string;
+  /** Runs in all, the first included. Default 20. */
+  readonly maxAttempts?: number;
+  /** The wait after a failure: `first` (default 15 s) doubling up to `max` (default 10 min). */
+  readonly backoff?: { readonly first?: Duration; readonly max?: Duration };
+}
+
+/**
+ * Defines a task type.
+ * @throws TaskqError `DEFINITION_INVALID` or `DURATION_INVALID`, naming the type and the field
+ */
+export function defineTask<
+  const Type extends string,
+  Payload extends ZodType,
+  Cursor extends ZodType | undefined = undefined,
+>(options: TaskDefinitionOptions<Type, Payload, Cursor>): TaskDefinition<Type, Payload, Cursor> {
+  const type = checkName(options.type, 'type');
+  const of = `task type '${type}'`;
+  if (!isSchema(options.payload)) {
+    throw new TaskqError('DEFINITION_INVALID', `${of}: payload must be a zod schema`);
+  }
+  if (options.cursor !== undefined && !isSchema(options.cursor)) {
+    throw new TaskqError('DEFINITION_INVALID', `${of}: cursor must be a zod schema`);
+  }
+  const firstMs = durationMs(options.backoff?.first ?? BACKOFF_FIRST_MS, `backoff.first of ${of}`);
+  const maxMs = durationMs(options.backoff?.max ?? Math.max(BACKOFF_MAX_MS, firstMs), `backoff.max of ${of}`);
+  if (maxMs < firstMs) {
+    throw new TaskqError('DEFINITION_INVALID', `${of}: backoff.max is shorter than backoff.first`);
+  }
+  const ceilingMs = durationMs(options.ceiling, `ceiling of ${of}`, {
+    minMs: CEILING_MS_MIN,
+    maxMs: CEILING_MS_MAX,
+  });
+  return Object.freeze({
+    [DEFINITION]: true as const,
+    type: options.type,
+    payload: options.payload,
+    cursor: options.cursor as Cursor,
+    queue: checkName(options.queue ?? 'default', `queue of ${of}`),
+    ceilingMs,
+    heartbeatMs: options.heartbeat === undefined ? undefined : heartbeatMs(options.heartbeat, ceilingMs, of),
+    maxAttempts: checkMaxAttempts(options.maxAttempts ?? MAX_ATTEMPTS_DEFAULT, of),
+    backoff: Object.freeze({ firstMs, maxMs }),
+  });
+}
+
+function heartbeatMs(heartbeat: Duration, ceilingMs: number, of: string): number {
+  return durationMs(heartbeat, `heartbeat of ${of}`, {
+    minMs: HEARTBEAT_MS_MIN,
+    maxMs: Math.max(HEARTBEAT_MS_MIN, ceilingMs / HEARTBEATS_OF_A_LEASE),
+  });
+}
+
+export function isTaskDefinition(value: unknown): value is TaskDefinition {
+  return typeof value === 'object' && value !== null && DEFINITION in value;
+}
+
+/**
+ * A name that can be a row's type or queue.
+ * @throws TaskqError `DEFINITION_INVALID` naming `field`
+ */
+export function checkName(name: unknown, field: string): string {
+  if (typeof name !== 'string' || name.trim() === '') {
+    throw new TaskqError(
+      'DEFINITION_INVALID',
+      `${field}: expected a non-empty string, received ${describe(name)}`,
+    );
+  }
+  if (name.length > NAME_LENGTH_MAX) {
+    throw new TaskqError(
+      'DEFINITION_INVALID',
+      `${field}: at most ${NAME_LENGTH_MAX} characters, received ${name.length}`,
+    );
+  }
+  // PostgreSQL stores neither, and line breaks would split log lines and tables.
+  if (/[\p{Cc}\u2028\u2029]/u.test(name) || !name.isWellFormed()) {
+    throw new TaskqError(
+      'DEFINITION_INVALID',
+      `${field}: control characters, line breaks and lone surrogates are not allowed`,
+    );
+  }
+  return name;
+}
+
+/** @throws TaskqError `DEFINITION_INVALID` for anything but a whole number from 1 to 1000 */
+export function checkMaxAttempts(value: unknown, of: string): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MAX_ATTEMPTS_MAX)
+    return value;
+  throw new TaskqError(
+    'DEFINITION_INVALID',
+    `${of}: maxAttempts must be a whole number from 1 to ${MAX_ATTEMPTS_MAX}, received ${describe(value)}`,
+  );
+}
+
+function isSchema(value: unknown): value is ZodType {
+  return typeof value === 'object' && value !== null && '_zod' in value;
+}
+
+function describe(value: unknown): string {
+  return typeof value === 'string' ? `'${value}'` : String(value);
+}
+
+// The types a definition stands for. Input: what an enqueue gives; output: what the handler gets.
+export type TypeOf<D extends TaskDefinition> = D['type'];
+export type PayloadInput<D extends TaskDefinition> = z.input<D['payload']>;
+export type PayloadOutput<D extends TaskDefinition> = z.output<D['payload']>;
+export type CursorOf<D extends TaskDefinition> = D['cursor'] extends ZodType ? z.output<D['cursor']> : never;
+export type CursorInput<D extends TaskDefinition> = D['cursor'] extends ZodType
+  ? z.input<D['cursor']>
+  : never;
