@@ -1,0 +1,2 @@
+-- Drops every task, waiting, running and dead.
+DROP TABLE async_tasks;

@@ -1,0 +1,137 @@
+import { type Expression, sql } from 'kysely';
+import type { LeaseToken, TaskId } from '../domain/ids.ts';
+import type { ClaimedTask } from '../domain/task.ts';
+import type { WriteLane } from './lanes.ts';
+import {
+  databaseNow,
+  dbInstant,
+  epochText,
+  isClaimable,
+  type KnownRevisions,
+  knownRevisionsValue,
+} from './predicates.ts';
+import { parameter, type Statement, statement } from './statement.ts';
+
+export interface Claim {
+  /** Candidates from a discovery: a hint. Whether each is claimable is decided here, on the primary. */
+  readonly ids: readonly TaskId[];
+  readonly known: KnownRevisions;
+  /** Task type → ceiling + margin, or less with heartbeats. The database adds it to its own now(). */
+  readonly leaseMs: Readonly<Record<string, number>>;
+  /** The slots that wait: at most this many rows, each under a token of its own. */
+  readonly slots: number;
+}
+
+/**
+ * Leases up to `slots` of the candidates, oldest first, in one statement: token, expiry, attempt.
+ * Rows that another claim has locked are skipped; rows leased, settled or dead meanwhile do not match.
+ * No row returned: nothing was written.
+ */
+export async function claim(lane: WriteLane, { ids, known, leaseMs, slots }: Claim): Promise<ClaimedTask[]> {
+  if (ids.length === 0 || slots < 1) return [];
+  const values = { ids, known: knownRevisionsValue(known), leaseMs: JSON.stringify(leaseMs) };
+  const rows = await claimStatement(slots).run(lane, values);
+  return rows.map(toClaimedTask);
+}
+
+interface ClaimRow {
+  readonly id: string;
+  readonly token: string;
+  readonly lease_expires_at: string;
+  readonly claimed_at: string;
+  readonly task_type: string;
+  readonly queue: string;
+  readonly payload: string;
+  readonly payload_revision: number;
+  readonly cursor: string | null;
+  readonly headers: string;
+  readonly attempt_count: number;
+  readonly max_attempts: number;
+  readonly run_at: string;
+  readonly created_at: string;
+}
+
+/** One statement for a number of slots, so that the LIMIT is a literal. */
+export function claimStatement(slots: number): Statement<ClaimRow> {
+  let made = statements.get(slots);
+  if (made === undefined) {
+    made = makeClaim(slots);
+    statements.set(slots, made);
+  }
+  return made;
+}
+
+const statements = new Map<number, Statement<ClaimRow>>();
+
+// The picking half is a MATERIALIZED CTE. As a sub-select the planner may rescan it once for each outer row
+// of a nested loop, and each rescan locks and leases another row that nobody runs.
+// Pinned by test/guarantees/a-claim-leases-exactly-one-row.test.ts.
+function makeClaim(slots: number): Statement<ClaimRow> {
+  return statement((db) =>
+    db
+      .with(
+        (cte) => cte('picked').materialized(),
+        (cte) =>
+          cte
+            .selectFrom('async_tasks')
+            .select('async_tasks.id')
+            .where('async_tasks.id', '=', sql<string>`any(${parameter<string[]>('ids')}::bigint[])`)
+            .where(isClaimable)
+            .orderBy('async_tasks.run_at')
+            .orderBy('async_tasks.id')
+            .limit(sql.lit(slots))
+            .forUpdate()
+            .skipLocked(),
+      )
+      .updateTable('async_tasks')
+      .from('picked')
+      .whereRef('async_tasks.id', '=', 'picked.id')
+      .set((t) => ({
+        lease_token: sql<string>`gen_random_uuid()`,
+        lease_expires_at: leaseExpiry(t.ref('async_tasks.task_type')),
+        attempt_count: t('async_tasks.attempt_count', '+', 1),
+        last_attempted_at: databaseNow,
+      }))
+      .returning((t) => [
+        sql<string>`${t.ref('async_tasks.id')}::text`.as('id'),
+        sql<string>`${t.ref('async_tasks.lease_token')}::text`.as('token'),
+        epochText(t.ref('async_tasks.lease_expires_at')).as('lease_expires_at'),
+        epochText(databaseNow).as('claimed_at'),
+        'async_tasks.task_type',
+        'async_tasks.queue',
+        sql<string>`${t.ref('async_tasks.payload')}::text`.as('payload'),
+        'async_tasks.payload_revision',
+        sql<string | null>`${t.ref('async_tasks.cursor')}::text`.as('cursor'),
+        sql<string>`${t.ref('async_tasks.headers')}::text`.as('headers'),
+        'async_tasks.attempt_count',
+        'async_tasks.max_attempts',
+        epochText(t.ref('async_tasks.run_at')).as('run_at'),
+        epochText(t.ref('async_tasks.created_at')).as('created_at'),
+      ]),
+  );
+}
+
+function leaseExpiry(taskType: Expression<string>) {
+  const leaseMs = sql`(${parameter<string>('leaseMs')}::text::jsonb ->> ${taskType})::float8`;
+  return sql<Date>`${databaseNow} + ${leaseMs} * interval '1 millisecond'`;
+}
+
+function toClaimedTask(row: ClaimRow): ClaimedTask {
+  const id = row.id as TaskId;
+  return {
+    id,
+    lease: { id, token: row.token as LeaseToken },
+    leaseExpiresAt: dbInstant(row.lease_expires_at),
+    claimedAt: dbInstant(row.claimed_at),
+    type: row.task_type,
+    queue: row.queue,
+    payloadText: row.payload,
+    payloadRevision: row.payload_revision,
+    cursorText: row.cursor ?? undefined,
+    headers: JSON.parse(row.headers) as Record<string, string>,
+    attempt: row.attempt_count,
+    maxAttempts: row.max_attempts,
+    runAt: dbInstant(row.run_at),
+    enqueuedAt: dbInstant(row.created_at),
+  };
+}

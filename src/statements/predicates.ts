@@ -1,0 +1,60 @@
+import { type Expression, type ExpressionBuilder, type RawBuilder, type SqlBool, sql } from 'kysely';
+import type { DB } from '../../generated/db.ts';
+import type { DbInstant } from '../domain/time.ts';
+import { parameter } from './statement.ts';
+
+// Each condition on a row exists once, here; the header of sql/0001_async_tasks.sql says what they mean.
+// Thresholds stand as literals or as columns, never as parameters: with a parameter a generic plan
+// could not use the partial indexes.
+
+type Tasks = ExpressionBuilder<DB, 'async_tasks'>;
+
+/** The database tells the time: no application clock decides what is due, leased or dead. */
+export const databaseNow = sql<Date>`now()`;
+
+export const isLeased = (t: Tasks) =>
+  sql<SqlBool>`(${t.ref('async_tasks.lease_expires_at')} > ${databaseNow})`;
+
+// IS NOT TRUE takes in the null of a row that was never claimed. Written as an OR of two conditions the planner
+// without fresh statistics expects a third as many rows, and then sorts every due row instead of reading
+// the first few of the index. Pinned by test/statements/plans.test.ts.
+export const isUnleased = (t: Tasks) => sql<SqlBool>`${isLeased(t)} is not true`;
+
+export const isDue = (t: Tasks) => t('async_tasks.run_at', '<=', databaseNow);
+
+/** `NOT exhausted` to the letter: it is the predicate of the discovery index. */
+export const hasAttemptsLeft = (t: Tasks) => t.not(t.ref('async_tasks.exhausted'));
+
+export const isExhausted = (t: Tasks) => sql<SqlBool>`${t.ref('async_tasks.exhausted')}`;
+
+export const isDead = (t: Tasks) => t.and([isExhausted(t), isUnleased(t)]);
+
+/** Not dead: waiting, backing off or running. A dead letter is history and never stands in the way. */
+export const isLive = (t: Tasks) => t.or([hasAttemptsLeft(t), isLeased(t)]);
+
+/** What a replica can run, as the statements take it: task type → newest payload revision it knows. */
+export type KnownRevisions = Readonly<Record<string, number>>;
+
+/** The value of the `known` parameter. */
+export const knownRevisionsValue = (known: KnownRevisions): string => JSON.stringify(known);
+
+/**
+ * A registered type at a payload revision not newer than the replica's own. Rows of other types and of
+ * newer revisions are left to the workers that know them: the look-up yields null, which is not true.
+ */
+export const isKnown = (t: Tasks) =>
+  sql<SqlBool>`${t.ref('async_tasks.payload_revision')} <= (${known} ->> ${t.ref('async_tasks.task_type')})::int`;
+
+const known: RawBuilder<unknown> = sql`${parameter<string>('known')}::text::jsonb`;
+
+/** Everything a claim asks of a row; discovery asks the same of rows it only hints at. */
+export const isClaimable = (t: Tasks) => t.and([isDue(t), hasAttemptsLeft(t), isUnleased(t), isKnown(t)]);
+
+/** Seconds since the epoch as text, microseconds kept: no session setting or type parser changes it. */
+export const epochText = (instant: Expression<unknown>): RawBuilder<string> =>
+  sql<string>`extract(epoch from ${instant})::text`;
+
+/** Reads what `epochText` wrote. */
+export function dbInstant(epochSeconds: string): DbInstant {
+  return { dbMs: Number(epochSeconds) * 1_000 };
+}
