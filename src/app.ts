@@ -1,0 +1,267 @@
+import { type Duration, durationMs } from './domain/duration.ts';
+import { TaskqError } from './domain/errors.ts';
+import {
+  LEASE_MARGIN_MS,
+  LEASE_MARGIN_MS_MIN,
+  POLL_INTERVAL_MS,
+  RETENTION_MS_DEFAULT,
+  SHUTDOWN_ABORT_WAIT_MS,
+  SLOTS_DEFAULT,
+  SLOTS_MAX,
+} from './domain/limits.ts';
+import type { Logger } from './domain/logger.ts';
+import { contained, type Observer } from './domain/observer.ts';
+import { checkSchemaName } from './domain/schema-name.ts';
+import { checkName } from './domain/task-definition.ts';
+import type { HandlerRegistry } from './domain/task-set.ts';
+import { toError } from './domain/thrown.ts';
+import { type AppClock, systemClock, systemTimers, type Timer, type Timers } from './domain/time.ts';
+import { logObserver } from './logging/log-observer.ts';
+import { Pruner } from './maintenance/pruner.ts';
+import { type ConnectionSettings, connectionConfig, type Lanes, openLanes } from './postgres/lanes.ts';
+import { Listener } from './processor/listener.ts';
+import { watchLoopDelay } from './processor/loop-delay.ts';
+import { Processor } from './processor/processor.ts';
+import { checkPrivileges, checkSchema } from './statements/schema-check.ts';
+import { wakeChannel } from './statements/wake-channel.ts';
+
+/** What a replica does. `processor` drains tasks; `prune` deletes old dead letters once an hour. */
+export const ROLES = ['processor', 'prune'] as const;
+export type Role = (typeof ROLES)[number];
+
+export interface AppOptions {
+  /** The primary: a URL or pg's connection settings. */
+  readonly database: ConnectionSettings;
+  /** A read replica for discovery; the primary by default. */
+  readonly readDatabase?: ConnectionSettings;
+  /** For LISTEN, which no transaction pooler carries: the primary directly. `database` by default. */
+  readonly listenDatabase?: ConnectionSettings;
+  /** Default `'taskq'`. */
+  readonly schema?: string;
+  /** What `defineHandlers` of the generated tasks made. */
+  readonly handlers: HandlerRegistry;
+  /** Tasks run at once in this process. Default 4. */
+  readonly slots?: number;
+  /** Queues served here; every queue by default. */
+  readonly queues?: readonly string[];
+  /** Default: all of them. */
+  readonly roles?: readonly Role[];
+  /** How long running handlers may go on at a stop before their signal aborts. Default none. */
+  readonly shutdownGrace?: Duration;
+  /** How long handlers may take to return after the abort before they are left behind. Default 5 s. */
+  readonly abortWait?: Duration;
+  /** Dead letters are deleted this long after their last attempt. Default 7 days. */
+  readonly retention?: Duration;
+  /**
+   * How long a lease outlives its handler's deadline. Default 30 s, which also covers clocks that disagree.
+   * Shorter takes a crashed worker's task over sooner; the same in every replica.
+   */
+  readonly leaseMargin?: Duration;
+  /** The backstop's interval. Default 5 s. */
+  readonly pollInterval?: Duration;
+  /** Connections of each lane at the most. Default 4. */
+  readonly poolMax?: number;
+  /** Default true; off behind PgBouncer below 1.21. */
+  readonly preparedStatements?: boolean;
+  /** Structured lines for every event. Default: nothing is logged. */
+  readonly logger?: Logger;
+  /** Hears every event, beside the logger. */
+  readonly observer?: Observer;
+  readonly clock?: AppClock;
+  readonly timers?: Timers;
+}
+
+/** A replica: everything one process runs of the queue. */
+export interface App {
+  /**
+   * Checks the schema and the role's privileges, then starts. A second call does nothing more.
+   * @throws TaskqError `SCHEMA_BEHIND`, `PRIVILEGE_MISSING`, before the first task is taken; database errors as they are
+   */
+  start(): Promise<void>;
+  /** Stops claiming, aborts and releases what runs, closes. Any number of calls; resolves when all is closed. */
+  stop(): Promise<void>;
+  /** Slots in all, busy, and lost to handlers past their deadline. */
+  status(): { slots: number; busy: number; overrun: number };
+}
+
+const POOL_MAX_DEFAULT = 4;
+
+/**
+ * Builds a replica; nothing is opened before `start`.
+ * @throws TaskqError `CONFIG_INVALID` or `DURATION_INVALID`, naming the option
+ */
+export function createApp(options: AppOptions): App {
+  const settings = checkSettings(options);
+  const { logger, clock = systemClock, timers = systemTimers } = options;
+  const observers = [
+    ...(logger === undefined ? [] : [logObserver(logger)]),
+    ...(options.observer === undefined ? [] : [options.observer]),
+  ];
+  const observe = contained(observers, (error) => {
+    logger?.error({ event: 'observer_failed', error: toError(error).message }, 'an observer threw');
+  });
+  return new Replica(options, settings, observe, clock, timers);
+}
+
+class Replica implements App {
+  readonly #options: AppOptions;
+  readonly #settings: Settings;
+  readonly #observe: Observer;
+  readonly #clock: AppClock;
+  readonly #timers: Timers;
+  #parts: Parts | undefined;
+  #starting: Promise<void> | undefined;
+  #stopping: Promise<void> | undefined;
+
+  constructor(options: AppOptions, settings: Settings, observe: Observer, clock: AppClock, timers: Timers) {
+    this.#options = options;
+    this.#settings = settings;
+    this.#observe = observe;
+    this.#clock = clock;
+    this.#timers = timers;
+  }
+
+  start(): Promise<void> {
+    if (this.#stopping !== undefined)
+      return Promise.reject(new TaskqError('SHUTDOWN', 'this app was stopped; create another'));
+    this.#starting ??= this.#start();
+    return this.#starting;
+  }
+
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stop();
+    return this.#stopping;
+  }
+
+  status(): { slots: number; busy: number; overrun: number } {
+    return this.#parts?.processor?.status() ?? { slots: 0, busy: 0, overrun: 0 };
+  }
+
+  async #start(): Promise<void> {
+    const { schema, roles } = this.#settings;
+    const lanes = openLanes({ ...this.#settings, ...databases(this.#options) });
+    try {
+      await checkSchema(lanes.write.executor, schema);
+      await checkPrivileges(lanes.write.executor, schema);
+    } catch (error) {
+      await lanes.close();
+      throw error;
+    }
+    const parts: Parts = {
+      lanes,
+      processor: undefined,
+      listener: undefined,
+      pruner: undefined,
+      loopDelay: undefined,
+    };
+    if (roles.includes('processor')) this.#startProcessor(parts);
+    if (roles.includes('prune')) {
+      const { retentionMs } = this.#settings;
+      parts.pruner = new Pruner({
+        write: lanes.write,
+        retentionMs,
+        timers: this.#timers,
+        observe: this.#observe,
+        random: Math.random,
+      });
+      parts.pruner.start();
+    }
+    this.#parts = parts;
+    this.#observe({
+      kind: 'started',
+      slots: parts.processor?.status().slots ?? 0,
+      types: [...this.#options.handlers.keys()],
+    });
+  }
+
+  #startProcessor(parts: Parts): void {
+    const { lanes } = parts;
+    const { listenDatabase, database, handlers } = this.#options;
+    const shared = { timers: this.#timers, observe: this.#observe };
+    const processor = new Processor({
+      ...this.#settings,
+      ...lanes,
+      registry: handlers,
+      clock: this.#clock,
+      ...shared,
+    });
+    processor.start();
+    parts.processor = processor;
+    parts.listener = new Listener({
+      connection: connectionConfig(listenDatabase ?? database),
+      channel: wakeChannel(this.#settings.schema),
+      onWake: () => processor.signal(),
+      ...shared,
+    });
+    parts.listener.start();
+    parts.loopDelay = watchLoopDelay(this.#timers, this.#observe);
+  }
+
+  // In the reverse order of the start: no new work, then the work, then what it ran on.
+  async #stop(): Promise<void> {
+    await this.#starting?.catch(() => undefined);
+    const parts = this.#parts;
+    if (parts === undefined) return;
+    this.#observe({ kind: 'stopping' });
+    const pruned = parts.pruner?.stop();
+    const listened = parts.listener?.stop();
+    await parts.processor?.stop(this.#settings);
+    parts.loopDelay?.cancel();
+    await Promise.all([pruned, listened]);
+    await parts.lanes.close();
+    this.#observe({ kind: 'stopped' });
+  }
+}
+
+interface Parts {
+  readonly lanes: Lanes;
+  processor: Processor | undefined;
+  listener: Listener | undefined;
+  pruner: Pruner | undefined;
+  loopDelay: Timer | undefined;
+}
+
+function databases({ database, readDatabase }: AppOptions) {
+  return { database, readDatabase };
+}
+
+type Settings = ReturnType<typeof checkSettings>;
+
+function checkSettings(options: AppOptions) {
+  const { queues, roles = ROLES } = options;
+  if (queues !== undefined && queues.length === 0)
+    throw invalid('queues', 'name at least one queue, or leave it out to serve every queue');
+  for (const role of roles) {
+    if (!ROLES.includes(role))
+      throw invalid('roles', `there is no role '${role}'; there are ${ROLES.join(', ')}`);
+  }
+  return {
+    schema: checkSchemaName(options.schema ?? 'taskq'),
+    slots: wholeNumber(options.slots ?? SLOTS_DEFAULT, 'slots', SLOTS_MAX),
+    queues: queues?.map((queue) => checkName(queue, 'queues')),
+    roles,
+    poolMax: wholeNumber(options.poolMax ?? POOL_MAX_DEFAULT, 'poolMax', SLOTS_MAX),
+    preparedStatements: options.preparedStatements ?? true,
+    applicationName: 'taskq',
+    graceMs: durationMs(options.shutdownGrace ?? 0, 'shutdownGrace', { maxMs: 86_400_000 }),
+    abortWaitMs: durationMs(options.abortWait ?? SHUTDOWN_ABORT_WAIT_MS, 'abortWait', { maxMs: 86_400_000 }),
+    retentionMs: durationMs(options.retention ?? RETENTION_MS_DEFAULT, 'retention'),
+    marginMs: durationMs(options.leaseMargin ?? LEASE_MARGIN_MS, 'leaseMargin', {
+      minMs: LEASE_MARGIN_MS_MIN,
+      maxMs: 3_600_000,
+    }),
+    pollIntervalMs: durationMs(options.pollInterval ?? POLL_INTERVAL_MS, 'pollInterval', {
+      minMs: 100,
+      maxMs: 3_600_000,
+    }),
+  };
+}
+
+function wholeNumber(value: number, name: string, max: number): number {
+  if (Number.isInteger(value) && value >= 1 && value <= max) return value;
+  throw invalid(name, `expected a whole number from 1 to ${max}, received ${String(value)}`);
+}
+
+function invalid(name: string, problem: string): TaskqError {
+  return new TaskqError('CONFIG_INVALID', `${name}: ${problem}`);
+}

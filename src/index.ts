@@ -1,0 +1,40 @@
+// The public surface, name by name: every export is a promise. Pinned by test/types/public-surface.test-d.ts.
+export { type App, type AppOptions, createApp, type Role } from './app.ts';
+export type { Duration } from './domain/duration.ts';
+export { type ErrorCode, SkipRetry, TaskqError } from './domain/errors.ts';
+export type {
+  ContextOf,
+  Handler,
+  HandlerContext,
+  HandlerResult,
+  SlicedHandlerContext,
+} from './domain/handler.ts';
+export type { TaskId } from './domain/ids.ts';
+export type { Logger } from './domain/logger.ts';
+export type { Observer, QueueEvent, TaskFacts } from './domain/observer.ts';
+export type { Outcome } from './domain/outcome.ts';
+export {
+  defineTask,
+  type PayloadInput,
+  type PayloadOutput,
+  type TaskDefinition,
+  type TaskDefinitionOptions,
+} from './domain/task-definition.ts';
+export {
+  createRegistry,
+  type HandlerRegistry,
+  type HandlersFor,
+  type RegisteredTask,
+  type TaskSet,
+} from './domain/task-set.ts';
+export {
+  type CallerTransaction,
+  createEnqueuer,
+  dequeueUnleased,
+  type Enqueued,
+  type EnqueueOptions,
+  type Enqueuer,
+  type EnqueuerOptions,
+} from './enqueue.ts';
+export type { ConnectionSettings } from './postgres/lanes.ts';
+export { type MigrateOptions, type MigrationReport, migrateUp } from './statements/migrate.ts';

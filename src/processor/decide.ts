@@ -1,0 +1,121 @@
+import { isSkipRetry } from '../domain/errors.ts';
+import {
+  type FailureRecord,
+  type Outcome,
+  type Run,
+  type RunEnd,
+  type Settlement,
+  unreachable,
+  type Write,
+} from '../domain/outcome.ts';
+import type { BackoffPolicy } from '../domain/task-definition.ts';
+import { causeChain, describeThrown } from '../domain/thrown.ts';
+import { backoffMs } from './backoff.ts';
+
+export interface Decision {
+  readonly outcome: Outcome;
+  readonly settlement: Settlement;
+  /** What goes to the log; undefined when nothing went wrong. */
+  readonly error: string | undefined;
+}
+
+export interface DecisionFacts {
+  readonly attempt: number;
+  readonly backoff: BackoffPolicy;
+}
+
+/** From how a run ended to what is written about it. Pure: the writing is elsewhere. */
+export function decide(run: Run, facts: DecisionFacts): Decision {
+  const { end, interruption, advanced } = run;
+  switch (end.kind) {
+    case 'done':
+      // Also at the deadline: an abort that was swallowed cannot be told from having finished.
+      return { outcome: 'success', settlement: { kind: 'dequeue' }, error: undefined };
+    case 'continue':
+      return continued(run, facts);
+    case 'never_started':
+      return failed('timeout', plain('timeout', facts, NEVER_STARTED), facts);
+    case 'poison':
+      return retired(plain('failure', facts, end.problem));
+    case 'threw':
+      if (interruption?.kind === 'shutdown') {
+        const outcome = advanced ? 'continued' : 'cancelled';
+        return {
+          outcome,
+          settlement: release(outcome, facts, SHUTDOWN),
+          error: advanced ? undefined : SHUTDOWN,
+        };
+      }
+      if (isSkipRetry(end.thrown)) return retired(recorded('failure', facts, end.thrown));
+      return thrown(end, run, facts);
+    default:
+      return unreachable(end);
+  }
+}
+
+const NEVER_STARTED = 'the claim took longer than the ceiling: the handler was not started';
+const SHUTDOWN = 'the replica was shut down while the handler ran';
+const ADVANCED_NOTHING = "the handler returned 'continue' without advancing its cursor";
+
+/** Where the row stands once the decision has met the database. */
+export function settledAs(decision: Decision, write: Write | 'unreachable'): Outcome {
+  if (write === 'unreachable') return 'lost';
+  // A release that matches nothing is no loss: the cursor, or the end of the lease, gave the row back before.
+  if (write === 'refused' && decision.settlement.kind !== 'release') return 'lost';
+  return decision.outcome;
+}
+
+function continued(run: Run, facts: DecisionFacts): Decision {
+  const outcome = run.pastDeadline ? 'timeout' : 'continued';
+  return {
+    outcome,
+    settlement: release(outcome, facts, ADVANCED_NOTHING),
+    error: run.pastDeadline ? 'the slice ran past its deadline' : undefined,
+  };
+}
+
+function thrown(end: RunEnd & { kind: 'threw' }, run: Run, facts: DecisionFacts): Decision {
+  const outcome =
+    run.interruption?.kind === 'deadline' && isAbort(end.thrown, run.abortReason) ? 'timeout' : 'failure';
+  return failed(outcome, recorded(outcome, facts, end.thrown), facts);
+}
+
+function failed(outcome: Outcome, failure: FailureRecord, facts: DecisionFacts): Decision {
+  const settlement = {
+    kind: 'record_failure',
+    failure,
+    backoffMs: backoffMs(facts.attempt, facts.backoff),
+  } as const;
+  return { outcome, settlement, error: failure.message };
+}
+
+function retired(failure: FailureRecord): Decision {
+  return { outcome: 'failure', settlement: { kind: 'retire', failure }, error: failure.message };
+}
+
+function release(outcome: Outcome, facts: DecisionFacts, message: string): Settlement {
+  return { kind: 'release', failure: plain(outcome, facts, message) };
+}
+
+function plain(outcome: Outcome, facts: DecisionFacts, message: string): FailureRecord {
+  return { attempt: facts.attempt, outcome, message };
+}
+
+function recorded(outcome: Outcome, facts: DecisionFacts, value: unknown): FailureRecord {
+  const { message, stack } = describeThrown(value);
+  return { attempt: facts.attempt, outcome, message, ...(stack === undefined ? {} : { stack }) };
+}
+
+// The error is the deadline's abort when it is the signal's own reason, or wraps it, or is what a client that
+// honours signals throws of itself. Told by identity and by name, never by the text.
+function isAbort(value: unknown, reason: unknown): boolean {
+  return causeChain(value).some((cause) => cause === reason || isNamedAbort(cause));
+}
+
+function isNamedAbort(value: unknown): boolean {
+  try {
+    return typeof value === 'object' && value !== null && 'name' in value && value.name === 'AbortError';
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,30 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { LOOP_DELAY_WARN_MS } from '../domain/limits.ts';
+import type { Observer } from '../domain/observer.ts';
+import type { Timer, Timers } from '../domain/time.ts';
+
+/** How often the worst delay since the last look is read. */
+const LOOK_INTERVAL_MS = 1_000;
+
+/**
+ * Says when the event loop was blocked: a handler that computes without a pause keeps this whole replica from
+ * its wakes, its deadlines and its shutdown, and nothing else would show it.
+ */
+export function watchLoopDelay(timers: Timers, observe: Observer): Timer {
+  const histogram = monitorEventLoopDelay({ resolution: 20 });
+  histogram.enable();
+  let timer: Timer;
+  const look = () => {
+    const delayMs = histogram.max / 1e6;
+    histogram.reset();
+    if (delayMs > LOOP_DELAY_WARN_MS) observe({ kind: 'loop_delayed', delayMs });
+    timer = timers.after(LOOK_INTERVAL_MS, look, { unref: true });
+  };
+  timer = timers.after(LOOK_INTERVAL_MS, look, { unref: true });
+  return {
+    cancel() {
+      timer.cancel();
+      histogram.disable();
+    },
+  };
+}

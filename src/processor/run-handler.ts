@@ -1,0 +1,190 @@
+import { TaskqError } from '../domain/errors.ts';
+import type { HandlerContext, SlicedHandlerContext } from '../domain/handler.ts';
+import type { Interruption, Run, RunEnd, Write } from '../domain/outcome.ts';
+import { checkPayload } from '../domain/payload-check.ts';
+import { decodePayload, encodePayload } from '../domain/payload-codec.ts';
+import type { ClaimedTask } from '../domain/task.ts';
+import type { TaskDefinition } from '../domain/task-definition.ts';
+import type { RegisteredHandler } from '../domain/task-set.ts';
+import { describeThrown } from '../domain/thrown.ts';
+import type { AppClock, Timer, Timers } from '../domain/time.ts';
+import { type Deadline, handlerDeadline, remainingMs, watchDeadline } from './deadline.ts';
+import type { HeldTask } from './held-task.ts';
+
+export interface RunDeps {
+  readonly clock: AppClock;
+  readonly timers: Timers;
+  readonly marginMs: number;
+  /** Aborts when running handlers must stop: at the end of the grace that a shutdown gives them. */
+  readonly aborting: AbortSignal;
+  advanceCursor(cursorText: string): Promise<Write | 'unreachable'>;
+  /** Keeps the lease of a type with a heartbeat, and says when it cannot. */
+  keepAlive(onLost: () => void): Timer;
+  /** Called at the deadline, if the handler is still running then. */
+  onDeadline(): void;
+}
+
+/** Runs one handler for exactly the lease that was taken. Whatever happens comes back as a value. */
+export async function runHandler(registered: RegisteredHandler, held: HeldTask, deps: RunDeps): Promise<Run> {
+  const { clock, aborting } = deps;
+  const deadline = deadlineOf(held, registered.definition, deps.marginMs);
+  const interrupt = new Interrupt();
+  if (remainingMs(deadline, clock) <= 0) return notStarted({ kind: 'never_started' }, interrupt);
+  if (aborting.aborted) {
+    interrupt.shutdown();
+    return notStarted({ kind: 'threw', thrown: interrupt.signal.reason }, interrupt);
+  }
+  const parsed = await parse(registered, held.task);
+  if (parsed.problem !== undefined) return notStarted({ kind: 'poison', problem: parsed.problem }, interrupt);
+
+  const onShutdown = () => interrupt.shutdown();
+  aborting.addEventListener('abort', onShutdown);
+  const watch = watchDeadline(deadline, clock, deps.timers, () => {
+    interrupt.deadline();
+    deps.onDeadline();
+  });
+  const beat = deps.keepAlive(() => interrupt.leaseLost());
+  const progress = { advanced: false };
+  const startedAt = clock.monotonic();
+  try {
+    const context = makeContext(registered, held, parsed.cursor, deadline, interrupt, progress, deps);
+    const end = await call(registered, parsed.payload, context);
+    return {
+      end,
+      interruption: interrupt.reason,
+      abortReason: interrupt.signal.reason,
+      pastDeadline: remainingMs(deadline, clock) <= 0,
+      advanced: progress.advanced,
+      ranMs: clock.monotonic() - startedAt,
+    };
+  } finally {
+    watch.cancel();
+    beat.cancel();
+    aborting.removeEventListener('abort', onShutdown);
+  }
+}
+
+async function call(
+  registered: RegisteredHandler,
+  payload: unknown,
+  context: HandlerContext,
+): Promise<RunEnd> {
+  try {
+    const result: unknown = await registered.handler(payload as never, context as never);
+    if (result === undefined || result === 'done') return { kind: 'done' };
+    if (result === 'continue') return { kind: 'continue' };
+    const problem = `the handler of ${context.type} returned neither nothing, 'done' nor 'continue'`;
+    return { kind: 'threw', thrown: new TypeError(problem) };
+  } catch (thrown) {
+    return { kind: 'threw', thrown };
+  }
+}
+
+/** The signal of one run. The first reason wins, and is kept as data beside what the signal carries. */
+class Interrupt {
+  readonly #controller = new AbortController();
+  reason: Interruption | undefined;
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  deadline(): void {
+    this.#fire({ kind: 'deadline' }, new TaskqError('DEADLINE_REACHED'));
+  }
+
+  leaseLost(): void {
+    this.#fire({ kind: 'lease_lost' }, new TaskqError('LEASE_LOST'));
+  }
+
+  shutdown(): void {
+    this.#fire({ kind: 'shutdown' }, new TaskqError('SHUTDOWN'));
+  }
+
+  #fire(reason: Interruption, error: TaskqError): void {
+    if (this.reason !== undefined) return;
+    this.reason = reason;
+    this.#controller.abort(error);
+  }
+}
+
+function notStarted(end: RunEnd, interrupt: Interrupt): Run {
+  return {
+    end,
+    interruption: interrupt.reason,
+    abortReason: interrupt.signal.reason,
+    pastDeadline: end.kind === 'never_started',
+    advanced: false,
+    ranMs: undefined,
+  };
+}
+
+// With heartbeats the stamp says until when the lease lives unextended; the handler may go on as long as the beats
+// may: to the ceiling, counted from the same reading.
+function deadlineOf({ stamp, sentAt }: HeldTask, definition: TaskDefinition, marginMs: number): Deadline {
+  if (definition.heartbeatMs === undefined) return handlerDeadline(stamp, sentAt, marginMs);
+  const limit = { dbMs: stamp.databaseNow.dbMs + definition.ceilingMs + marginMs };
+  return handlerDeadline({ ...stamp, leaseExpiresAt: limit }, sentAt, marginMs);
+}
+
+interface Parsed {
+  readonly payload: unknown;
+  readonly cursor: unknown;
+  readonly problem: string | undefined;
+}
+
+// The stored form is what was enqueued, so this is the one parse that makes what the handler is promised.
+// What does not parse now never will: it is poison, and the handler is not bothered with it.
+async function parse({ definition }: RegisteredHandler, task: ClaimedTask): Promise<Parsed> {
+  try {
+    const payload = await checkPayload(definition.payload, decodePayload(task.payloadText), task.type);
+    const cursor =
+      definition.cursor === undefined || task.cursorText === undefined
+        ? undefined
+        : await checkPayload(definition.cursor, decodePayload(task.cursorText), task.type, 'cursor');
+    return { payload, cursor, problem: undefined };
+  } catch (thrown) {
+    return { payload: undefined, cursor: undefined, problem: describeThrown(thrown).message };
+  }
+}
+
+function makeContext(
+  { definition }: RegisteredHandler,
+  held: HeldTask,
+  cursor: unknown,
+  deadline: Deadline,
+  interrupt: Interrupt,
+  progress: { advanced: boolean },
+  deps: RunDeps,
+): HandlerContext {
+  const { task } = held;
+  const context: HandlerContext = {
+    id: task.id,
+    type: task.type,
+    queue: task.queue,
+    attempt: task.attempt,
+    maxAttempts: task.maxAttempts,
+    headers: task.headers,
+    enqueuedAt: new Date(task.enqueuedAt.dbMs),
+    signal: interrupt.signal,
+    remainingMs: () => Math.max(0, remainingMs(deadline, deps.clock)),
+  };
+  if (definition.cursor === undefined) return context;
+  const cursorSchema = definition.cursor;
+  const sliced: SlicedHandlerContext<unknown, unknown> = {
+    ...context,
+    cursor,
+    async advanceCursor(next) {
+      await checkPayload(cursorSchema, next, task.type, 'cursor');
+      const write = await deps.advanceCursor(encodePayload(next, `cursor of ${task.type}`));
+      if (write !== 'written') {
+        throw new TaskqError(
+          'LEASE_LOST',
+          `task ${task.id} (${task.type}): the cursor was not saved, another worker holds the task`,
+        );
+      }
+      progress.advanced = true;
+    },
+  };
+  return sliced;
+}

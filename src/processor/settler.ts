@@ -1,0 +1,142 @@
+import type { Lease, TaskId } from '../domain/ids.ts';
+import { type Observer, taskFacts } from '../domain/observer.ts';
+import { type FailureRecord, type Settlement, unreachable, type Write } from '../domain/outcome.ts';
+import { toError } from '../domain/thrown.ts';
+import { type AppClock, sleep, type Timers } from '../domain/time.ts';
+import type { WriteLane } from '../statements/lanes.ts';
+import { advanceCursor, dequeue, recordFailure, release, retire } from '../statements/settle.ts';
+import type { HeldTask } from './held-task.ts';
+import { retryDelayMs } from './retry-delay.ts';
+
+// Writes the consequences. A write that cannot reach the database is tried again for as long as the lease lives:
+// until then the row is nobody else's, so the answer is only late. After that it is given up, and the re-run is
+// the at-least-once that was promised.
+
+export interface SettlerDeps {
+  readonly write: WriteLane;
+  readonly clock: AppClock;
+  readonly timers: Timers;
+  readonly observe: Observer;
+  /** Aborted when the replica closes: a write still failing then is given up, and expiry gets there. */
+  readonly closing: AbortSignal;
+}
+
+type Answer = Write | 'unreachable';
+
+export class Settler {
+  readonly #deps: SettlerDeps;
+  readonly #dequeues: SharedDequeues;
+
+  constructor(deps: SettlerDeps) {
+    this.#deps = deps;
+    this.#dequeues = new SharedDequeues(deps.write);
+  }
+
+  settle(held: HeldTask, settlement: Settlement): Promise<Answer> {
+    let current = settlement;
+    return this.#retried(held, async (lane, lease) => {
+      try {
+        return await this.#write(lane, lease, current);
+      } catch (error) {
+        // The server refused the text itself, which no retry of the same text can change.
+        if (!isDataError(error) || current.kind === 'dequeue') throw error;
+        current = { ...current, failure: unstorable(current.failure) };
+        return await this.#write(lane, lease, current);
+      }
+    });
+  }
+
+  advanceCursor(held: HeldTask, cursorText: string): Promise<Answer> {
+    return this.#retried(held, (lane, lease) => advanceCursor(lane, lease, cursorText));
+  }
+
+  #write(lane: WriteLane, lease: Lease, settlement: Settlement): Promise<Write> {
+    switch (settlement.kind) {
+      case 'dequeue':
+        return this.#dequeues.dequeue(lease);
+      case 'record_failure':
+        return recordFailure(lane, lease, settlement.failure, settlement.backoffMs);
+      case 'retire':
+        return retire(lane, lease, settlement.failure);
+      case 'release':
+        return release(lane, lease, settlement.failure);
+      default:
+        return unreachable(settlement);
+    }
+  }
+
+  async #retried(held: HeldTask, write: (lane: WriteLane, lease: Lease) => Promise<Write>): Promise<Answer> {
+    const { clock, timers, observe, closing } = this.#deps;
+    for (let failures = 0; ; ) {
+      try {
+        const answer = await write(this.#deps.write, held.task.lease);
+        // After a failure whose answer was lost, a refusal under a live lease can only mean that the lost write
+        // had landed: nobody else may touch the row before the lease ends.
+        return answer === 'refused' && failures > 0 && held.leaseLeftMs(clock) > 0 ? 'written' : answer;
+      } catch (thrown) {
+        failures += 1;
+        const leftMs = held.leaseLeftMs(clock);
+        if (leftMs <= 0 || closing.aborted) return 'unreachable';
+        const retryMs = Math.min(leftMs, retryDelayMs(failures));
+        observe({
+          kind: 'settlement_retried',
+          task: taskFacts(held.task),
+          error: toError(thrown),
+          retryMs,
+        });
+        await sleep(timers, retryMs, closing);
+      }
+    }
+  }
+}
+
+/**
+ * Slots that finish while a delete is under way are deleted by the next one, together: one commit for many
+ * tasks on a busy replica, no wait on a quiet one.
+ */
+class SharedDequeues {
+  readonly #lane: WriteLane;
+  #waiting: { lease: Lease; answer(write: Write): void; fail(error: unknown): void }[] = [];
+  #running = false;
+
+  constructor(lane: WriteLane) {
+    this.#lane = lane;
+  }
+
+  dequeue(lease: Lease): Promise<Write> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ lease, answer: resolve, fail: reject });
+      if (!this.#running) void this.#run();
+    });
+  }
+
+  async #run(): Promise<void> {
+    this.#running = true;
+    // One turn of the loop: handlers that end in the same turn share the first delete already.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting;
+      this.#waiting = [];
+      try {
+        const deleted: Set<TaskId> = await dequeue(
+          this.#lane,
+          batch.map(({ lease }) => lease),
+        );
+        for (const { lease, answer } of batch) answer(deleted.has(lease.id) ? 'written' : 'refused');
+      } catch (error) {
+        for (const { fail } of batch) fail(error);
+      }
+    }
+    this.#running = false;
+  }
+}
+
+/** SQLSTATE class 22: the value cannot be stored, whoever sends it again. */
+function isDataError(error: unknown): boolean {
+  return typeof error === 'object' && error !== null && 'code' in error && /^22/.test(String(error.code));
+}
+
+function unstorable(failure: FailureRecord): FailureRecord {
+  const { attempt, outcome } = failure;
+  return { attempt, outcome, message: 'the error could not be stored as text; the log has it' };
+}

@@ -1,0 +1,97 @@
+import type { TaskId } from '../domain/ids.ts';
+import { DISCOVER_LIMIT } from '../domain/limits.ts';
+import type { Observer } from '../domain/observer.ts';
+import type { ClaimedTask } from '../domain/task.ts';
+import type { AppClock } from '../domain/time.ts';
+import type { SentAt } from './deadline.ts';
+import { HeldTask } from './held-task.ts';
+
+// Slots of one replica that want a task at the same moment share one discover and one claim. Each still owns
+// exactly one row under a token of its own, and nothing is claimed that no slot is waiting for: a lease never
+// ticks while its task waits in memory. What is kept between rounds are ids only, which are hints: the claim
+// decides again, on the primary.
+
+export interface ClaimStatements {
+  discover(limit: number): Promise<TaskId[]>;
+  claim(ids: readonly TaskId[], slots: number): Promise<{ tasks: ClaimedTask[]; sentAt: SentAt }>;
+}
+
+/** Older hints are not worth a claim: meanwhile the other replicas have had them. */
+const HINT_AGE_MS_MAX = 1_000;
+
+/** Discoveries of one round: enough to get past a lagging replica's stale ids, few enough not to spin on them. */
+const DISCOVERIES_MAX = 5;
+
+interface WaitingSlot {
+  serve(held: HeldTask | undefined): void;
+  fail(error: unknown): void;
+}
+
+export class SharedClaims {
+  readonly #statements: ClaimStatements;
+  readonly #clock: AppClock;
+  readonly #observe: Observer;
+  #waiting: WaitingSlot[] = [];
+  #running = false;
+  #hints: TaskId[] = [];
+  #hintedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(statements: ClaimStatements, clock: AppClock, observe: Observer) {
+    this.#statements = statements;
+    this.#clock = clock;
+    this.#observe = observe;
+  }
+
+  /** A task for one slot; undefined when none is claimable. Rejects when the database cannot be asked. */
+  next(): Promise<HeldTask | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ serve: resolve, fail: reject });
+      if (!this.#running) void this.#run();
+    });
+  }
+
+  /** Slots that ask while a round is under way are the next round. */
+  async #run(): Promise<void> {
+    this.#running = true;
+    while (this.#waiting.length > 0) {
+      const slots = this.#waiting;
+      this.#waiting = [];
+      try {
+        await this.#round(slots);
+      } catch (error) {
+        this.#hints = [];
+        for (const slot of slots) slot.fail(error);
+      }
+      for (const slot of slots) slot.serve(undefined);
+    }
+    this.#running = false;
+  }
+
+  /** Serves what it can, and takes the served slots out of `slots`. */
+  async #round(slots: WaitingSlot[]): Promise<void> {
+    if (this.#clock.monotonic() - this.#hintedAt > HINT_AGE_MS_MAX) this.#hints = [];
+    if (this.#hints.length > 0) await this.#claimFor(slots);
+    const tried = new Set<TaskId>();
+    for (let discoveries = 0; slots.length > 0 && discoveries < DISCOVERIES_MAX; discoveries += 1) {
+      // Stale ids of a lagging replica fill the head of the list, so each further look reaches beyond them.
+      const limit = tried.size + Math.max(DISCOVER_LIMIT, slots.length);
+      const found = await this.#statements.discover(limit);
+      this.#observe({ kind: 'discovered', candidates: found.length });
+      this.#hints = found.filter((id) => !tried.has(id));
+      this.#hintedAt = this.#clock.monotonic();
+      for (const id of this.#hints) tried.add(id);
+      if (this.#hints.length > 0) await this.#claimFor(slots);
+      if (found.length < limit) break;
+    }
+  }
+
+  async #claimFor(slots: WaitingSlot[]): Promise<void> {
+    const ids = this.#hints;
+    const { tasks, sentAt } = await this.#statements.claim(ids, slots.length);
+    if (tasks.length === 0) this.#observe({ kind: 'claim_empty', candidates: ids.length });
+    const claimedIds = new Set(tasks.map((task) => task.id));
+    // Fewer rows than slots: whatever else the hints named is taken, settled or not due any more.
+    this.#hints = tasks.length < slots.length ? [] : ids.filter((id) => !claimedIds.has(id));
+    for (const task of tasks) slots.shift()?.serve(new HeldTask(task, sentAt));
+  }
+}

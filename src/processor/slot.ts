@@ -1,0 +1,120 @@
+import { type Observer, taskFacts } from '../domain/observer.ts';
+import type { RunEnd } from '../domain/outcome.ts';
+import type { HandlerRegistry } from '../domain/task-set.ts';
+import { toError } from '../domain/thrown.ts';
+import { type AppClock, sleep, type Timers } from '../domain/time.ts';
+import type { WriteLane } from '../statements/lanes.ts';
+import { clockOffsetMs } from './deadline.ts';
+import { decide, settledAs } from './decide.ts';
+import { keepAlive } from './heartbeats.ts';
+import type { HeldTask } from './held-task.ts';
+import { retryDelayMs } from './retry-delay.ts';
+import { runHandler } from './run-handler.ts';
+import type { RunningTasks } from './running-tasks.ts';
+import type { Settler } from './settler.ts';
+import type { SharedClaims } from './shared-claims.ts';
+import type { WakeChannel } from './wake.ts';
+
+// One slot of a replica, for as long as the replica lives:
+//
+//   discover   candidate ids on the read lane                    \ shared with the slots that
+//   claim      lease one row on the write lane                   / ask at the same moment
+//   run        its handler, until the deadline that the database's own stamp gives
+//   settle     what it said, under the lease token; then straight back to the top
+//
+// A slot that finds nothing waits for a wake. One wake releases one slot, and a slot that has claimed signals
+// again, so a burst runs across the slots one by one and a single task does not make all of them query.
+// The claim has burnt an attempt before anything here runs: a worker that dies in any of these lines costs the
+// task one attempt and nothing else.
+
+export interface SlotDeps {
+  readonly claims: SharedClaims;
+  readonly wake: WakeChannel;
+  readonly settler: Settler;
+  readonly write: WriteLane;
+  readonly registry: HandlerRegistry;
+  readonly running: RunningTasks;
+  readonly clock: AppClock;
+  readonly timers: Timers;
+  readonly marginMs: number;
+  readonly observe: Observer;
+  /** Aborts when no further task may be claimed. */
+  readonly stopping: AbortSignal;
+  /** Aborts when running handlers must stop. */
+  readonly aborting: AbortSignal;
+}
+
+/** Runs until `stopping` aborts. No database error ends it. */
+export async function runSlot(deps: SlotDeps): Promise<void> {
+  while (!deps.stopping.aborted) {
+    const held = await nextTask(deps);
+    if (held === undefined) {
+      await deps.wake.wait(deps.stopping);
+      continue;
+    }
+    deps.wake.signal();
+    await runTask(deps, held);
+  }
+}
+
+/** A claimed task, or undefined when there is none. While the database does not answer, asks again. */
+async function nextTask(deps: SlotDeps): Promise<HeldTask | undefined> {
+  for (let failures = 0; !deps.stopping.aborted; ) {
+    try {
+      const held = await deps.claims.next();
+      if (failures > 0) deps.observe({ kind: 'database_recovered', during: 'claim' });
+      return held;
+    } catch (error) {
+      failures += 1;
+      const retryMs = retryDelayMs(failures);
+      deps.observe({ kind: 'database_failed', during: 'claim', error: toError(error), retryMs });
+      await sleep(deps.timers, retryMs, deps.stopping);
+    }
+  }
+  return undefined;
+}
+
+async function runTask(deps: SlotDeps, held: HeldTask): Promise<void> {
+  const { task } = held;
+  const registered = deps.registry.get(task.type);
+  // The claim asks for registered types only.
+  if (registered === undefined)
+    throw new Error(`claimed a task of type ${task.type}, which is not registered`);
+  const facts = taskFacts(task);
+  observeClaim(deps, held);
+  const entry = deps.running.begin(facts);
+  try {
+    const run = await runHandler(registered, held, {
+      ...deps,
+      advanceCursor: (cursorText) => deps.settler.advanceCursor(held, cursorText),
+      keepAlive: (onLost) => keepAlive(held, registered.definition, deps, onLost),
+      onDeadline: () => entry.overrun(),
+    });
+    const decision = decide(run, { attempt: task.attempt, backoff: registered.definition.backoff });
+    const write = await deps.settler.settle(held, decision.settlement);
+    const outcome = settledAs(decision, write);
+    if (advancedNothing(run.end, write)) deps.observe({ kind: 'slice_advanced_nothing', task: facts });
+    const dead =
+      write === 'written' &&
+      (decision.settlement.kind === 'retire' ||
+        (decision.settlement.kind !== 'dequeue' && task.attempt >= task.maxAttempts));
+    deps.observe({ kind: 'settled', task: facts, outcome, ranMs: run.ranMs, error: decision.error, dead });
+  } finally {
+    entry.end();
+  }
+}
+
+// The safety net below `continue`: an advanced cursor has given the row back already, so a release that
+// still finds it held proves that the slice saved nothing.
+function advancedNothing(end: RunEnd, write: string): boolean {
+  return end.kind === 'continue' && write === 'written';
+}
+
+function observeClaim(deps: SlotDeps, { task, stamp, sentAt }: HeldTask): void {
+  deps.observe({
+    kind: 'claimed',
+    task: taskFacts(task),
+    waitedMs: Math.max(0, task.claimedAt.dbMs - task.runAt.dbMs),
+    clockOffsetMs: clockOffsetMs(stamp, sentAt),
+  });
+}
