@@ -1,0 +1,125 @@
+import type { Argv, CommandModule } from 'yargs';
+import { type CodegenOptions, type CodegenReport, runCodegen } from '../../src/codegen/codegen.ts';
+import { type ErrorCode, TaskqError } from '../../src/domain/errors.ts';
+
+interface CodegenArguments {
+  definitions: string[] | undefined;
+  out: string;
+  runtime: string;
+  schema: string;
+  migrations: string | undefined;
+  check: boolean;
+  json: boolean;
+  databaseTypes: boolean;
+  scratchDatabaseUrl: string | undefined;
+}
+
+/** Mistakes of whoever typed the command, as against failures of the run. */
+const MISUSE: readonly ErrorCode[] = ['CONFIG_INVALID', 'OPTION_INVALID'];
+
+/**
+ * `taskq codegen`: the report, or with `--check` the diff, on stdout; progress and errors on stderr. Exit code 0 done
+ * or up to date, 1 drift found by `--check`, 2 misuse, 3 the files could not be made or checked.
+ */
+export const codegen: CommandModule<object, CodegenArguments> = {
+  command: 'codegen',
+  describe: 'make the typed enqueue functions, the handler types and the row types from the task definitions',
+  builder: codegenOptions,
+  handler: async (argv) => {
+    process.exitCode = await generate(argv);
+  },
+};
+
+function codegenOptions(yargs: Argv<object>): Argv<CodegenArguments> {
+  const withOptions = yargs
+    .option('definitions', {
+      type: 'string',
+      array: true,
+      describe: "globs of the files with task definitions: 'src/tasks/**/*.ts'",
+    })
+    .option('out', { type: 'string', default: 'generated', describe: 'the folder of the generated files' })
+    .option('runtime', { type: 'string', default: 'taskq', describe: 'what they import taskq by' })
+    .option('schema', { type: 'string', default: 'taskq', describe: 'the schema of the tables' })
+    .option('migrations', { type: 'string', describe: 'a folder of SQL migrations to embed (taskq itself)' })
+    .option('check', {
+      type: 'boolean',
+      default: false,
+      describe: 'write nothing; exit 1 if anything differs',
+    })
+    .option('json', { type: 'boolean', default: false, describe: 'print the report as one JSON object' })
+    .option('database-types', {
+      type: 'boolean',
+      default: true,
+      describe: 'make db.ts, on a scratch database',
+    })
+    .option('scratch-database-url', {
+      type: 'string',
+      describe: 'a server for db.ts instead of the embedded one; a schema is made on it and dropped',
+    });
+  // yargs hands `database-types` over as `databaseTypes` too; its types know only the spelling that was declared.
+  return withOptions as unknown as Argv<CodegenArguments>;
+}
+
+async function generate(argv: CodegenArguments): Promise<0 | 1 | 2 | 3> {
+  try {
+    const report = await runCodegen(toOptions(argv));
+    if (argv.json) print(JSON.stringify(report));
+    else if (argv.check) printCheck(report);
+    else printDone(report);
+    return argv.check && !report.upToDate ? 1 : 0;
+  } catch (error) {
+    return fail(argv, error);
+  }
+}
+
+function toOptions(argv: CodegenArguments): CodegenOptions {
+  const { definitions = [], migrations, scratchDatabaseUrl } = argv;
+  if (definitions.length === 0) {
+    throw new TaskqError('CONFIG_INVALID', "no definitions: give --definitions 'src/tasks/**/*.ts'");
+  }
+  return {
+    cwd: process.cwd(),
+    definitions,
+    outDir: argv.out,
+    runtime: argv.runtime,
+    schema: argv.schema,
+    check: argv.check,
+    withDatabaseTypes: argv.databaseTypes,
+    ...(migrations === undefined ? {} : { migrationsDir: migrations }),
+    ...(scratchDatabaseUrl === undefined ? {} : { scratchDatabaseUrl }),
+    onProgress: say,
+  };
+}
+
+function printCheck(report: CodegenReport): void {
+  if (report.upToDate) {
+    print(`up to date: ${report.tasks.length} task types, ${report.files.length} files`);
+    return;
+  }
+  for (const { diff } of report.files) if (diff !== '') print(diff);
+  const drifted = report.files.filter(({ status }) => status === 'drifted').map((file) => file.path);
+  print(`out of date: ${drifted.join(', ')}; run \`taskq codegen\` and commit the result`);
+}
+
+function printDone(report: CodegenReport): void {
+  for (const { path: file, status } of report.files) print(`${status.padEnd(9)} ${file}`);
+  for (const { type, revision, file } of report.tasks)
+    print(`task type ${type}, revision ${revision}, ${file}`);
+}
+
+function fail(argv: CodegenArguments, error: unknown): 2 | 3 {
+  const known = error instanceof TaskqError;
+  const message = error instanceof Error ? error.message : String(error);
+  const code = known ? error.code : 'UNEXPECTED';
+  if (argv.json) print(JSON.stringify({ error: { code, message } }));
+  say(`taskq codegen: ${message} [${code}]`);
+  return known && MISUSE.includes(error.code) ? 2 : 3;
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function say(message: string): void {
+  process.stderr.write(`${message}\n`);
+}

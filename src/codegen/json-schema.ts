@@ -1,0 +1,204 @@
+import { type ZodType, z } from 'zod';
+import { byCodeUnit } from './order.ts';
+
+// A payload's JSON Schema is what an enqueue may give (zod's input side), for the manifest and for producers in
+// other languages. Where JSON Schema has no word for what zod does, the keyword `x-taskq` says what is missing,
+// so that a reader of the schema never takes it for the whole truth:
+//
+//   "date", "bigint"           stored by the payload codec under a tag
+//   "map", "set", "custom" …   any other type JSON does not have
+//   "coerced"                  other types are accepted too, and converted
+//   "default", "catch"         a value is filled in; which one is left out, since a function may make it anew
+//   "refined"                  a function of the user's decides as well (`x-taskq-refinements`: how many)
+//   "transformed"              a function of the user's changes the value, and may refuse it
+//   "preprocessed"             a function of the user's makes the value that the schema beside it describes
+//   "piped"                    the result is parsed again, by the schema under `x-taskq-output`
+//
+// Bounds of types that JSON does not have stand under `x-taskq-checks`.
+
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+const MARKS = 'x-taskq';
+
+/** Keywords that describe and constrain nothing. */
+const ANNOTATIONS = new Set(['$comment', 'deprecated', 'description', 'examples', 'title']);
+/** Keywords whose value is a map from the user's names to schemas; those names are no keywords. */
+const SCHEMA_MAPS = new Set(['$defs', 'patternProperties', 'properties']);
+/** Keywords whose value is the user's data. */
+const DATA = new Set(['const', 'default', 'enum', 'examples']);
+
+/** JSON Schema of what `schema` accepts, with its keys in code-unit order. Unrepresentable parts are marked. */
+export function payloadSchema(schema: ZodType): JsonSchema {
+  return canonical(convert(schema, new Set()), 'schema') as JsonSchema;
+}
+
+/** Whether two canonical schemas accept the same; titles, descriptions and examples do not count. */
+export function acceptsSame(left: JsonSchema, right: JsonSchema): boolean {
+  return JSON.stringify(withoutAnnotations(left)) === JSON.stringify(withoutAnnotations(right));
+}
+
+function convert(schema: ZodType, outer: ReadonlySet<unknown>): Record<string, unknown> {
+  const converted = z.toJSONSchema(schema, {
+    io: 'input',
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema }) => {
+      annotate(zodSchema as unknown as ZodType, jsonSchema as Record<string, unknown>, outer);
+    },
+  }) as Record<string, unknown>;
+  // The same line in every entry of the manifest says nothing. A copy, since zod froze some of its properties.
+  const { $schema: _, ...kept } = converted;
+  return kept;
+}
+
+interface Definition {
+  readonly type: string;
+  readonly coerce?: boolean;
+  readonly checks?: readonly { readonly _zod: { readonly def: CheckDefinition } }[];
+  readonly values?: readonly unknown[];
+  readonly in?: ZodType;
+  readonly out?: ZodType;
+  readonly check?: string;
+}
+
+interface CheckDefinition extends Readonly<Record<string, unknown>> {
+  readonly check: string;
+}
+
+function annotate(schema: ZodType, json: Record<string, unknown>, outer: ReadonlySet<unknown>): void {
+  const definition = schema._zod.def as unknown as Definition;
+  const marks = new Set(json[MARKS] as string[] | undefined);
+  const checks = (definition.checks ?? []).map((check) => check._zod.def);
+  if (definition.coerce === true) marks.add('coerced');
+  switch (definition.type) {
+    case 'default':
+    case 'prefault':
+    case 'catch':
+      delete json['default'];
+      marks.add(definition.type === 'catch' ? 'catch' : 'default');
+      break;
+    case 'literal':
+      markLiteral(definition.values ?? [], json, marks);
+      break;
+    case 'pipe':
+      markPipe(definition, json, marks, outer);
+      break;
+    case 'transform':
+      marks.add('transformed');
+      break;
+    default:
+      if (UNREPRESENTABLE.has(definition.type)) {
+        marks.add(definition.type);
+        const bounds = checks.filter(({ check }) => check !== 'custom').map(describeCheck);
+        if (bounds.length > 0) json['x-taskq-checks'] = bounds.sort(byCodeUnit);
+      }
+  }
+  const refinements = checks.filter(({ check }) => check === 'custom').length;
+  if (refinements > 0) {
+    marks.add('refined');
+    json['x-taskq-refinements'] = refinements;
+  }
+  if (checks.some(({ check }) => check === 'overwrite')) marks.add('transformed');
+  if (marks.size > 0) json[MARKS] = [...marks].sort(byCodeUnit);
+}
+
+const UNREPRESENTABLE = new Set([
+  'bigint',
+  'custom',
+  'date',
+  'file',
+  'function',
+  'map',
+  'nan',
+  'promise',
+  'set',
+  'symbol',
+  'undefined',
+  'void',
+]);
+
+/** A literal may be a bigint or undefined, which the conversion rounds or leaves out. */
+function markLiteral(values: readonly unknown[], json: Record<string, unknown>, marks: Set<string>): void {
+  const foreign = values.filter((value) => typeof value === 'bigint' || value === undefined);
+  if (foreign.length === 0) return;
+  for (const value of foreign) marks.add(typeof value);
+  delete json['const'];
+  delete json['enum'];
+  delete json['type'];
+  json['x-taskq-literals'] = values
+    .map((value) => (typeof value === 'bigint' ? `${value}n` : (JSON.stringify(value) ?? 'undefined')))
+    .sort(byCodeUnit);
+}
+
+function markPipe(
+  { in: input, out }: Definition,
+  json: Record<string, unknown>,
+  marks: Set<string>,
+  outer: ReadonlySet<unknown>,
+): void {
+  if (typeOf(input) === 'transform') {
+    // The conversion wrote the schema of what comes out of the function; what goes in need not fit it.
+    marks.add('preprocessed');
+    return;
+  }
+  if (out === undefined || typeOf(out) === 'transform') {
+    marks.add('transformed');
+    return;
+  }
+  marks.add('piped');
+  // A schema that leads back to this pipe would never end.
+  if (!outer.has(out)) json['x-taskq-output'] = convert(out, new Set([...outer, out]));
+}
+
+function typeOf(schema: ZodType | undefined): string | undefined {
+  return (schema?._zod.def as Definition | undefined)?.type;
+}
+
+function describeCheck(definition: CheckDefinition): string {
+  const parts = Object.entries(definition)
+    .filter(([name, value]) => name !== 'check' && name !== 'abort' && typeof value !== 'function')
+    .sort(([left], [right]) => byCodeUnit(left, right))
+    .map(([name, value]) => `${name}=${value instanceof Date ? value.toISOString() : String(value)}`);
+  return [definition.check, ...parts].join(' ');
+}
+
+type Position = 'schema' | 'schemas' | 'data';
+
+/** Plain JSON with sorted keys, so that the order of a source file's lines means nothing. */
+function canonical(value: unknown, position: Position, keyword = ''): unknown {
+  if (typeof value === 'bigint') return `${value}n`;
+  if (Array.isArray(value)) {
+    const items = value.map((item) => canonical(item, position));
+    const isSet = keyword === 'required' || keyword === 'enum';
+    return isSet ? items.sort((left, right) => byCodeUnit(sortKey(left), sortKey(right))) : items;
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value)
+    .filter(([, item]) => item !== undefined && typeof item !== 'function' && typeof item !== 'symbol')
+    .sort(([left], [right]) => byCodeUnit(left, right))
+    .map(([key, item]) => [
+      key,
+      canonical(item, positionOf(position, key), position === 'schema' ? key : ''),
+    ]);
+  // Not assignment: a property called `__proto__` would be lost.
+  return Object.fromEntries(entries);
+}
+
+function positionOf(position: Position, key: string): Position {
+  if (position === 'data') return 'data';
+  if (position === 'schemas') return 'schema';
+  if (DATA.has(key)) return 'data';
+  return SCHEMA_MAPS.has(key) ? 'schemas' : 'schema';
+}
+
+function sortKey(value: unknown): string {
+  return JSON.stringify(value) ?? '';
+}
+
+function withoutAnnotations(value: unknown, position: Position = 'schema'): unknown {
+  if (Array.isArray(value)) return value.map((item) => withoutAnnotations(item, position));
+  if (typeof value !== 'object' || value === null || position === 'data') return value;
+  const kept = Object.entries(value).filter(([key]) => position !== 'schema' || !ANNOTATIONS.has(key));
+  return Object.fromEntries(
+    kept.map(([key, item]) => [key, withoutAnnotations(item, positionOf(position, key))]),
+  );
+}
