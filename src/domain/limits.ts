@@ -24,6 +24,8 @@ export const BACKOFF_MAX_MS = 600_000;
 export const LEASE_MARGIN_MS = 30_000;
 /** Below this the margin no longer covers a handler's unwinding and a settlement's round trip. */
 export const LEASE_MARGIN_MS_MIN = 1_000;
+/** A crashed worker's task waits for the margin too; an hour of it is a mistake of unit. */
+export const LEASE_MARGIN_MS_MAX = 3_600_000;
 
 /** The shortest useful ceiling. A ceiling is ten times the expected worst case, never a budget. */
 export const CEILING_MS_MIN = 1_000;
@@ -31,6 +33,10 @@ export const CEILING_MS_MAX = 365 * 86_400_000;
 
 /** The backstop: one idle slot looks again this often, jittered between replicas. */
 export const POLL_INTERVAL_MS = 5_000;
+/** Below this, idle replicas are a load on the database. */
+export const POLL_INTERVAL_MS_MIN = 100;
+/** Above this the backstop is none. */
+export const POLL_INTERVAL_MS_MAX = 3_600_000;
 /** Share of the poll interval by which replicas are spread. */
 export const POLL_JITTER = 0.1;
 
@@ -48,6 +54,8 @@ export const TIMER_MS_MAX = 2_147_483_647;
 /** How long a statement may take before its connection is given up as poisoned. */
 export const STATEMENT_TIMEOUT_MS = 30_000;
 export const CONNECT_TIMEOUT_MS = 10_000;
+/** Connections of each lane. Settlements share statements, so a few serve many slots. */
+export const POOL_MAX_DEFAULT = 4;
 
 /** Retries of a statement the database could not take: first wait and longest. */
 export const RETRY_FIRST_MS = 100;
@@ -62,6 +70,19 @@ export const LISTENER_ANSWER_MS = 5_000;
 
 /** After the abort at shutdown, how long handlers may take to return before their leases are left to lapse. */
 export const SHUTDOWN_ABORT_WAIT_MS = 5_000;
+/** No orchestrator waits a day for a process to end. */
+export const SHUTDOWN_GRACE_MS_MAX = 86_400_000;
+/** After a worker has stopped, what its handlers' libraries keep open may hold the process this long. */
+export const EXIT_WAIT_MS = 1_000;
+/** npm passes on a Ctrl-C that the process has had from the terminal: a signal this soon after itself is its echo. */
+export const SIGNAL_ECHO_MS = 250;
+/** How often `taskq stats --watch` reads the counts. */
+export const STATS_INTERVAL_MS = 2_000;
+
+/** After its signal has aborted, how long a handler in a thread of its own may take to return before that is ended. */
+export const THREAD_UNWIND_MS = 500;
+/** How long ending a thread and settling its task may take at the very end of a shutdown. */
+export const THREAD_EXIT_MS_MAX = 1_000;
 
 /** A loop that was blocked this long has made the replica miss wakes; it is said. */
 export const LOOP_DELAY_WARN_MS = 1_000;
@@ -72,6 +93,9 @@ export const CLOCK_OFFSET_WARN_MS = 3_000;
 /** Dead letters are kept this long after their last attempt. */
 export const RETENTION_MS_DEFAULT = 7 * 86_400_000;
 export const PRUNE_INTERVAL_MS = 3_600_000;
+/** Dead letters of one page, unless asked otherwise, and at the most: a page is read by a person. */
+export const DEAD_PAGE_DEFAULT = 50;
+export const DEAD_PAGE_MAX = 200;
 /** Rows of one prune statement: short locks, small transactions. */
 export const PRUNE_BATCH = 1_000;
 
@@ -117,5 +141,6 @@ export const MIGRATION_TURN_WAIT_MS = 30_000;
 assert(POLL_INTERVAL_MS >= CEILING_MS_MIN, 'a poll is the coarser of the two');
 assert(DEADLINE_CHECK_MS * 2 < LEASE_MARGIN_MS, 'a suspended machine is noticed within the margin');
 assert(CLOCK_OFFSET_WARN_MS < LEASE_MARGIN_MS, 'the offset is said long before it matters');
+assert(THREAD_UNWIND_MS < LEASE_MARGIN_MS_MIN, 'a thread has ended before its row can be claimed again');
 assert(BACKOFF_FIRST_MS < BACKOFF_MAX_MS);
 assert(RETRY_MAX_MS < LEASE_MARGIN_MS, 'a settlement is tried more than once while the margin runs');

@@ -1,0 +1,6 @@
+export {
+  type EmbeddedConnection,
+  type EmbeddedOptions,
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from './embedded-postgres.ts';
