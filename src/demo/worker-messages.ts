@@ -1,0 +1,22 @@
+import type { EmbeddedConnection } from '../embedded/index.ts';
+import type { Outcome } from '../index.ts';
+
+/** What the demo tells a worker process. */
+export type ToWorker =
+  | { readonly kind: 'start'; readonly name: string; readonly database: EmbeddedConnection }
+  | { readonly kind: 'stop' };
+
+/** What a worker process reports, in the order in which it happened. */
+export type FromWorker =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'claimed'; readonly id: string; readonly type: string; readonly attempt: number }
+  | {
+      readonly kind: 'settled';
+      readonly id: string;
+      readonly type: string;
+      readonly attempt: number;
+      readonly outcome: Outcome;
+      readonly dead: boolean;
+      readonly error: string | undefined;
+    }
+  | { readonly kind: 'trouble'; readonly text: string };
