@@ -2,10 +2,15 @@ import { type Duration, durationMs } from './domain/duration.ts';
 import { TaskqError } from './domain/errors.ts';
 import {
   LEASE_MARGIN_MS,
+  LEASE_MARGIN_MS_MAX,
   LEASE_MARGIN_MS_MIN,
   POLL_INTERVAL_MS,
+  POLL_INTERVAL_MS_MAX,
+  POLL_INTERVAL_MS_MIN,
+  POOL_MAX_DEFAULT,
   RETENTION_MS_DEFAULT,
   SHUTDOWN_ABORT_WAIT_MS,
+  SHUTDOWN_GRACE_MS_MAX,
   SLOTS_DEFAULT,
   SLOTS_MAX,
 } from './domain/limits.ts';
@@ -83,8 +88,6 @@ export interface App {
   /** Slots in all, busy, and lost to handlers past their deadline. */
   status(): { slots: number; busy: number; overrun: number };
 }
-
-const POOL_MAX_DEFAULT = 4;
 
 /**
  * Builds a replica; nothing is opened before `start`.
@@ -243,16 +246,18 @@ function checkSettings(options: AppOptions) {
     poolMax: wholeNumber(options.poolMax ?? POOL_MAX_DEFAULT, 'poolMax', SLOTS_MAX),
     preparedStatements: options.preparedStatements ?? true,
     applicationName: 'taskq',
-    graceMs: durationMs(options.shutdownGrace ?? 0, 'shutdownGrace', { maxMs: 86_400_000 }),
-    abortWaitMs: durationMs(options.abortWait ?? SHUTDOWN_ABORT_WAIT_MS, 'abortWait', { maxMs: 86_400_000 }),
+    graceMs: durationMs(options.shutdownGrace ?? 0, 'shutdownGrace', { maxMs: SHUTDOWN_GRACE_MS_MAX }),
+    abortWaitMs: durationMs(options.abortWait ?? SHUTDOWN_ABORT_WAIT_MS, 'abortWait', {
+      maxMs: SHUTDOWN_GRACE_MS_MAX,
+    }),
     retentionMs: durationMs(options.retention ?? RETENTION_MS_DEFAULT, 'retention'),
     marginMs: durationMs(options.leaseMargin ?? LEASE_MARGIN_MS, 'leaseMargin', {
       minMs: LEASE_MARGIN_MS_MIN,
-      maxMs: 3_600_000,
+      maxMs: LEASE_MARGIN_MS_MAX,
     }),
     pollIntervalMs: durationMs(options.pollInterval ?? POLL_INTERVAL_MS, 'pollInterval', {
-      minMs: 100,
-      maxMs: 3_600_000,
+      minMs: POLL_INTERVAL_MS_MIN,
+      maxMs: POLL_INTERVAL_MS_MAX,
     }),
   };
 }

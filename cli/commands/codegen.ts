@@ -1,6 +1,7 @@
 import type { Argv, CommandModule } from 'yargs';
 import { type CodegenOptions, type CodegenReport, runCodegen } from '../../src/codegen/codegen.ts';
 import { type ErrorCode, TaskqError } from '../../src/domain/errors.ts';
+import { settingOptions } from '../settings.ts';
 
 interface CodegenArguments {
   definitions: string[] | undefined;
@@ -32,14 +33,6 @@ export const codegen: CommandModule<object, CodegenArguments> = {
 
 function codegenOptions(yargs: Argv<object>): Argv<CodegenArguments> {
   const withOptions = yargs
-    .option('definitions', {
-      type: 'string',
-      array: true,
-      describe: "globs of the files with task definitions: 'src/tasks/**/*.ts'",
-    })
-    .option('out', { type: 'string', default: 'generated', describe: 'the folder of the generated files' })
-    .option('runtime', { type: 'string', default: 'taskq', describe: 'what they import taskq by' })
-    .option('schema', { type: 'string', default: 'taskq', describe: 'the schema of the tables' })
     .option('migrations', { type: 'string', describe: 'a folder of SQL migrations to embed (taskq itself)' })
     .option('check', {
       type: 'boolean',
@@ -57,7 +50,9 @@ function codegenOptions(yargs: Argv<object>): Argv<CodegenArguments> {
       describe: 'a server for db.ts instead of the embedded one; a schema is made on it and dropped',
     });
   // yargs hands `database-types` over as `databaseTypes` too; its types know only the spelling that was declared.
-  return withOptions as unknown as Argv<CodegenArguments>;
+  const withSettings = settingOptions(withOptions, ['definitions', 'out', 'runtime', 'schema']);
+  // Several globs may follow one flag here, since no positional argument can be taken for one.
+  return withSettings.array('definitions') as unknown as Argv<CodegenArguments>;
 }
 
 async function generate(argv: CodegenArguments): Promise<0 | 1 | 2 | 3> {
