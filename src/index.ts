@@ -1,5 +1,6 @@
 // The public surface, name by name: every export is a promise. Pinned by test/types/public-surface.test-d.ts.
 export { type App, type AppOptions, createApp, type Role } from './app.ts';
+export { defineConfig, type TaskqConfig } from './config.ts';
 export type { Duration } from './domain/duration.ts';
 export { type ErrorCode, SkipRetry, TaskqError } from './domain/errors.ts';
 export type {
@@ -17,8 +18,11 @@ export {
   defineTask,
   type PayloadInput,
   type PayloadOutput,
+  type PayloadRevisions,
   type TaskDefinition,
   type TaskDefinitionOptions,
+  type Upgrade,
+  type Upgrades,
 } from './domain/task-definition.ts';
 export {
   createRegistry,
@@ -37,4 +41,7 @@ export {
   type EnqueuerOptions,
 } from './enqueue.ts';
 export type { ConnectionSettings } from './postgres/lanes.ts';
+export type { QueryExecutor } from './statements/lanes.ts';
 export { type MigrateOptions, type MigrationReport, migrateUp } from './statements/migrate.ts';
+export { type QueryValue, queryExecutor } from './statements/query-executor.ts';
+export { inThread, type ThreadHandler, type ThreadOptions } from './threads/in-thread.ts';

@@ -11,6 +11,7 @@ export const ERROR_CODES = {
   LEASE_LOST: 'another worker holds this task, or it is gone',
   DEADLINE_REACHED: 'the handler has used up its ceiling',
   SHUTDOWN: 'the replica is stopping',
+  THREAD_FAILED: 'the thread of a handler ended before the handler returned',
   SCHEMA_BEHIND: 'the database schema is behind this version of taskq',
   SCHEMA_AHEAD: 'the database schema is ahead of this version of taskq',
   PRIVILEGE_MISSING: 'the database role lacks a privilege',

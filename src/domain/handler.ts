@@ -5,6 +5,12 @@ import type { CursorInput, CursorOf, PayloadOutput, TaskDefinition } from './tas
 /** What a handler says when it does not throw. Returning nothing means `'done'`. */
 export type HandlerResult = 'done' | 'continue';
 
+/**
+ * Where a context carries the signal of the very end: the replica is leaving and waits for nobody any more.
+ * Only what can be ended from outside (a thread) listens to it. No part of what handlers are promised.
+ */
+export const LEAVING: unique symbol = Symbol('taskq.leaving');
+
 /** What a handler may know of its task, and how it is told to stop. It never sees the row or a lane. */
 export interface HandlerContext {
   readonly id: TaskId;
@@ -16,7 +22,8 @@ export interface HandlerContext {
   readonly headers: Readonly<Record<string, string>>;
   readonly enqueuedAt: Date;
   /**
-   * Aborts at the deadline and at shutdown; its `reason` is a TaskqError `DEADLINE_REACHED` or `SHUTDOWN`.
+   * Aborts at the deadline, at shutdown, and when the heartbeats of its type lose the lease; its `reason` is a
+   * TaskqError `DEADLINE_REACHED`, `SHUTDOWN` or `LEASE_LOST`.
    * Pass it to everything that waits. A handler that ignores it keeps running beside its own re-run.
    */
   readonly signal: AbortSignal;

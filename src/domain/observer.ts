@@ -43,6 +43,14 @@ export type QueueEvent =
       readonly retryMs: number;
     }
   | {
+      readonly kind: 'heartbeat_failed';
+      readonly task: TaskFacts;
+      readonly error: Error;
+      readonly retryMs: number;
+    }
+  /** A heartbeat was refused, or none could be written in time: the handler was told to stop. */
+  | { readonly kind: 'lease_lost'; readonly task: TaskFacts; readonly reason: string }
+  | {
       readonly kind: 'database_failed';
       readonly during: string;
       readonly error: Error;

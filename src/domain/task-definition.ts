@@ -1,5 +1,6 @@
+import { types } from 'node:util';
 import type { ZodType, z } from 'zod';
-import { type Duration, durationMs } from './duration.ts';
+import { type Duration, durationMs, formatDuration } from './duration.ts';
 import { TaskqError } from './errors.ts';
 import {
   BACKOFF_FIRST_MS,
@@ -23,6 +24,32 @@ export interface BackoffPolicy {
   readonly maxMs: number;
 }
 
+/**
+ * What rows of each payload revision hold: task type → revision → type. Empty here; the codegen adds to it from its
+ * manifest, and `upgrades` takes the types of its functions from it.
+ */
+// biome-ignore lint/suspicious/noEmptyInterface: an interface, since only that can be added to from outside.
+export interface PayloadRevisions {}
+
+/** A payload of one revision → a payload of the next. Must not be asynchronous. */
+export type Upgrade = (old: unknown) => unknown;
+
+// Declared as a method, which may take a narrower argument than the index signature beside it says.
+type UpgradeFrom<Old> = { upgrade(old: Old): unknown }['upgrade'];
+
+type Successor<Count, Counted extends readonly unknown[] = []> = Counted['length'] extends Count
+  ? [...Counted, unknown]['length'] & number
+  : Successor<Count, [...Counted, unknown]>;
+
+type RevisionsOf<Type> = Type extends keyof PayloadRevisions ? PayloadRevisions[Type] : unknown;
+
+/** Revision → how a payload of the revision before becomes one of this. `unknown` where nothing was generated yet. */
+export type Upgrades<Type extends string> = {
+  readonly [Revision in keyof RevisionsOf<Type> as Revision extends number
+    ? Successor<Revision>
+    : never]?: UpgradeFrom<RevisionsOf<Type>[Revision]>;
+} & { readonly [revision: number]: UpgradeFrom<unknown> };
+
 /** One task type: the single source of its payload type, its limits and its queue. Imports no handler. */
 export interface TaskDefinition<
   Type extends string = string,
@@ -39,6 +66,8 @@ export interface TaskDefinition<
   readonly heartbeatMs: number | undefined;
   readonly maxAttempts: number;
   readonly backoff: BackoffPolicy;
+  /** By the revision they lead to. */
+  readonly upgrades: Readonly<Record<number, Upgrade>>;
 }
 
 export interface TaskDefinitionOptions<
@@ -58,7 +87,8 @@ export interface TaskDefinitionOptions<
   /**
    * Opt-in: the lease is stamped for three heartbeats and extended while the handler runs, so that a crashed
    * worker's task is taken over within three of them instead of after the ceiling. One small write a beat.
-   * A handler that blocks the event loop for longer than two beats loses its lease. From 1 s to a third of the ceiling.
+   * A handler that blocks the event loop, or a database that does not answer, for longer than two beats costs the
+   * run: its signal aborts with `LEASE_LOST`. From 1 s to a third of the ceiling.
    */
   readonly heartbeat?: Duration;
   /** For sliced work: the shape of the position that `ctx.advanceCursor` commits. */
@@ -69,6 +99,12 @@ export interface TaskDefinitionOptions<
   readonly maxAttempts?: number;
   /** The wait after a failure: `first` (default 15 s) doubling up to `max` (default 10 min). */
   readonly backoff?: { readonly first?: Duration; readonly max?: Duration };
+  /**
+   * For rows that were enqueued before the payload's schema changed: `upgrades: { 2: (old) => … }` makes a payload
+   * of revision 2 from one of revision 1. Applied in sequence up to the current revision, then the schema parses.
+   * A revision that accepts what the one before did needs none; `taskq codegen` says which do.
+   */
+  readonly upgrades?: Upgrades<Type>;
 }
 
 /**
@@ -107,14 +143,38 @@ export function defineTask<
     heartbeatMs: options.heartbeat === undefined ? undefined : heartbeatMs(options.heartbeat, ceilingMs, of),
     maxAttempts: checkMaxAttempts(options.maxAttempts ?? MAX_ATTEMPTS_DEFAULT, of),
     backoff: Object.freeze({ firstMs, maxMs }),
+    upgrades: checkUpgrades(options.upgrades ?? {}, of),
   });
 }
 
+function checkUpgrades(upgrades: object, of: string): Readonly<Record<number, Upgrade>> {
+  for (const [revision, upgrade] of Object.entries(upgrades) as [string, unknown][]) {
+    if (!/^[1-9]\d*$/.test(revision) || Number(revision) < 2) {
+      throw new TaskqError(
+        'DEFINITION_INVALID',
+        `${of}: upgrades are keyed by the revision they lead to, a whole number from 2; received ${describe(revision)}`,
+      );
+    }
+    // The payload is parsed in the same breath; a promise would be poison for every older row.
+    if (typeof upgrade !== 'function' || types.isAsyncFunction(upgrade)) {
+      throw new TaskqError(
+        'DEFINITION_INVALID',
+        `${of}: upgrades[${revision}] must be a function that is not async`,
+      );
+    }
+  }
+  return Object.freeze({ ...upgrades });
+}
+
 function heartbeatMs(heartbeat: Duration, ceilingMs: number, of: string): number {
-  return durationMs(heartbeat, `heartbeat of ${of}`, {
-    minMs: HEARTBEAT_MS_MIN,
-    maxMs: Math.max(HEARTBEAT_MS_MIN, ceilingMs / HEARTBEATS_OF_A_LEASE),
-  });
+  const maxMs = ceilingMs / HEARTBEATS_OF_A_LEASE;
+  if (maxMs < HEARTBEAT_MS_MIN) {
+    throw new TaskqError(
+      'DEFINITION_INVALID',
+      `heartbeat of ${of}: a ceiling below ${formatDuration(HEARTBEAT_MS_MIN * HEARTBEATS_OF_A_LEASE)} leaves no room for one`,
+    );
+  }
+  return durationMs(heartbeat, `heartbeat of ${of}`, { minMs: HEARTBEAT_MS_MIN, maxMs });
 }
 
 export function isTaskDefinition(value: unknown): value is TaskDefinition {

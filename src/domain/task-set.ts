@@ -21,8 +21,15 @@ export interface RegisteredHandler extends RegisteredTask {
   readonly handler: Handler<TaskDefinition>;
 }
 
-/** Task type → definition, revision and handler: everything that a replica can run. */
-export type HandlerRegistry = ReadonlyMap<string, RegisteredHandler>;
+declare const taskTypes: unique symbol;
+
+/**
+ * Task type → definition, revision and handler: everything that a replica can run.
+ * `Tasks` is there for the types alone: it tells the test kit which payload each task type takes.
+ */
+export type HandlerRegistry<Tasks extends TaskSet = TaskSet> = ReadonlyMap<string, RegisteredHandler> & {
+  readonly [taskTypes]?: Tasks;
+};
 
 /**
  * Joins definitions and handlers.
@@ -32,7 +39,7 @@ export type HandlerRegistry = ReadonlyMap<string, RegisteredHandler>;
 export function createRegistry<Tasks extends TaskSet>(
   tasks: Tasks,
   handlers: HandlersFor<Tasks>,
-): HandlerRegistry {
+): HandlerRegistry<Tasks> {
   for (const type of Object.keys(handlers)) {
     if (!Object.hasOwn(tasks, type)) {
       throw new TaskqError('DEFINITION_INVALID', `handler '${type}': no task type of that name is defined`);

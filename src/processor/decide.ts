@@ -53,7 +53,7 @@ export function decide(run: Run, facts: DecisionFacts): Decision {
   }
 }
 
-const NEVER_STARTED = 'the claim took longer than the ceiling: the handler was not started';
+const NEVER_STARTED = 'the claim was answered too late for its deadline: the handler was not started';
 const SHUTDOWN = 'the replica was shut down while the handler ran';
 const ADVANCED_NOTHING = "the handler returned 'continue' without advancing its cursor";
 

@@ -1,5 +1,5 @@
-import { setMaxListeners } from 'node:events';
-import { CLOCK_OFFSET_WARN_MS, POLL_JITTER } from '../domain/limits.ts';
+import { getEventListeners, setMaxListeners } from 'node:events';
+import { CLOCK_OFFSET_WARN_MS, POLL_JITTER, THREAD_EXIT_MS_MAX } from '../domain/limits.ts';
 import type { Observer } from '../domain/observer.ts';
 import type { HandlerRegistry } from '../domain/task-set.ts';
 import { toError } from '../domain/thrown.ts';
@@ -47,6 +47,7 @@ export class Processor {
   readonly #running: RunningTasks;
   readonly #stopping = new AbortController();
   readonly #aborting = new AbortController();
+  readonly #leaving = new AbortController();
   readonly #closing = new AbortController();
   #slots: Promise<void> | undefined;
   #ticker: Timer | undefined;
@@ -56,16 +57,18 @@ export class Processor {
     this.#deps = deps;
     this.#running = new RunningTasks(deps.clock);
     // A listener for each slot is no leak, however many slots there are.
-    for (const { signal } of [this.#stopping, this.#aborting, this.#closing]) setMaxListeners(0, signal);
+    const controllers = [this.#stopping, this.#aborting, this.#leaving, this.#closing];
+    for (const { signal } of controllers) setMaxListeners(0, signal);
   }
 
   start(): void {
     if (this.#slots !== undefined) return;
     const { registry, slots, write, observe, clock, timers, marginMs } = this.#deps;
+    const settler = new Settler({ ...this.#deps, closing: this.#closing.signal });
     const shared = {
-      claims: this.#sharedClaims(),
+      claims: this.#sharedClaims(settler),
       wake: this.#wake,
-      settler: new Settler({ ...this.#deps, closing: this.#closing.signal }),
+      settler,
       registry,
       running: this.#running,
       write,
@@ -75,6 +78,7 @@ export class Processor {
       observe: this.#observeOffset(observe),
       stopping: this.#stopping.signal,
       aborting: this.#aborting.signal,
+      leaving: this.#leaving.signal,
     };
     const keepRunning = async () => {
       while (!this.#stopping.signal.aborted) {
@@ -107,7 +111,8 @@ export class Processor {
 
   /**
    * Claims no more, lets running handlers go on for the grace, aborts them, and releases their leases.
-   * A handler that does not return by the end of the wait is left behind: its lease lapses by itself.
+   * A handler that does not return by the end of the wait is left behind: its lease lapses by itself. One that
+   * runs in a thread is ended then, and its lease released.
    */
   async stop(options: StopOptions): Promise<void> {
     this.#stopping.abort();
@@ -117,10 +122,18 @@ export class Processor {
     if (graceOver) {
       this.#aborting.abort();
       if (await this.#within(slots, options.abortWaitMs)) {
+        await this.#endThreads(slots);
         for (const task of this.#running.all()) this.#deps.observe({ kind: 'handler_abandoned', task });
       }
     }
     this.#closing.abort();
+  }
+
+  /** Handlers in threads are ended rather than left behind, so that their leases are released. */
+  async #endThreads(slots: Promise<void>): Promise<void> {
+    const threads = getEventListeners(this.#leaving.signal, 'abort').length;
+    this.#leaving.abort();
+    if (threads > 0) await this.#within(slots, THREAD_EXIT_MS_MAX);
   }
 
   /** Whether `ms` went by before the slots had ended. */
@@ -148,7 +161,7 @@ export class Processor {
     });
   }
 
-  #sharedClaims(): SharedClaims {
+  #sharedClaims(settler: Settler): SharedClaims {
     const { registry, read, write, queues, marginMs, clock, observe } = this.#deps;
     const known: Record<string, number> = {};
     const leaseMs: Record<string, number> = {};
@@ -166,9 +179,11 @@ export class Processor {
             const tasks = await claim(writeLane(connection, write.schema), { ids, known, leaseMs, slots });
             return { tasks, sentAt };
           }),
+        dequeueUnderWay: () => settler.dequeueUnderWay(),
       },
       clock,
       observe,
+      this.#stopping.signal,
     );
   }
 

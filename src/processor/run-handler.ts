@@ -1,5 +1,5 @@
 import { TaskqError } from '../domain/errors.ts';
-import type { HandlerContext, SlicedHandlerContext } from '../domain/handler.ts';
+import { type HandlerContext, LEAVING, type SlicedHandlerContext } from '../domain/handler.ts';
 import type { Interruption, Run, RunEnd, Write } from '../domain/outcome.ts';
 import { checkPayload } from '../domain/payload-check.ts';
 import { decodePayload, encodePayload } from '../domain/payload-codec.ts';
@@ -7,8 +7,9 @@ import type { ClaimedTask } from '../domain/task.ts';
 import type { TaskDefinition } from '../domain/task-definition.ts';
 import type { RegisteredHandler } from '../domain/task-set.ts';
 import { describeThrown } from '../domain/thrown.ts';
-import type { AppClock, Timer, Timers } from '../domain/time.ts';
+import type { AppClock, Timers } from '../domain/time.ts';
 import { type Deadline, handlerDeadline, remainingMs, watchDeadline } from './deadline.ts';
+import type { KeepAlive } from './heartbeats.ts';
 import type { HeldTask } from './held-task.ts';
 
 export interface RunDeps {
@@ -17,9 +18,11 @@ export interface RunDeps {
   readonly marginMs: number;
   /** Aborts when running handlers must stop: at the end of the grace that a shutdown gives them. */
   readonly aborting: AbortSignal;
+  /** Aborts when the replica leaves behind what has not returned. */
+  readonly leaving: AbortSignal;
   advanceCursor(cursorText: string): Promise<Write | 'unreachable'>;
   /** Keeps the lease of a type with a heartbeat, and says when it cannot. */
-  keepAlive(onLost: () => void): Timer;
+  keepAlive(onLost: (message: string) => void): KeepAlive;
   /** Called at the deadline, if the handler is still running then. */
   onDeadline(): void;
 }
@@ -29,7 +32,8 @@ export async function runHandler(registered: RegisteredHandler, held: HeldTask, 
   const { clock, aborting } = deps;
   const deadline = deadlineOf(held, registered.definition, deps.marginMs);
   const interrupt = new Interrupt();
-  if (remainingMs(deadline, clock) <= 0) return notStarted({ kind: 'never_started' }, interrupt);
+  if (isTooLate(deadline, held, registered.definition, clock))
+    return notStarted({ kind: 'never_started' }, interrupt);
   if (aborting.aborted) {
     interrupt.shutdown();
     return notStarted({ kind: 'threw', thrown: interrupt.signal.reason }, interrupt);
@@ -43,11 +47,15 @@ export async function runHandler(registered: RegisteredHandler, held: HeldTask, 
     interrupt.deadline();
     deps.onDeadline();
   });
-  const beat = deps.keepAlive(() => interrupt.leaseLost());
+  const beat = deps.keepAlive((message) => interrupt.leaseLost(message));
   const progress = { advanced: false };
   const startedAt = clock.monotonic();
   try {
-    const context = makeContext(registered, held, parsed.cursor, deadline, interrupt, progress, deps);
+    const advanceCursor = (cursorText: string) => beat.whileGivingBack(() => deps.advanceCursor(cursorText));
+    const context = makeContext(registered, held, parsed.cursor, deadline, interrupt, progress, {
+      ...deps,
+      advanceCursor,
+    });
     const end = await call(registered, parsed.payload, context);
     return {
       end,
@@ -93,8 +101,8 @@ class Interrupt {
     this.#fire({ kind: 'deadline' }, new TaskqError('DEADLINE_REACHED'));
   }
 
-  leaseLost(): void {
-    this.#fire({ kind: 'lease_lost' }, new TaskqError('LEASE_LOST'));
+  leaseLost(message: string): void {
+    this.#fire({ kind: 'lease_lost' }, new TaskqError('LEASE_LOST', message));
   }
 
   shutdown(): void {
@@ -125,6 +133,11 @@ function deadlineOf({ stamp, sentAt }: HeldTask, definition: TaskDefinition, mar
   if (definition.heartbeatMs === undefined) return handlerDeadline(stamp, sentAt, marginMs);
   const limit = { dbMs: stamp.databaseNow.dbMs + definition.ceilingMs + marginMs };
   return handlerDeadline({ ...stamp, leaseExpiresAt: limit }, sentAt, marginMs);
+}
+
+// A claim that was answered late has used up its budget; with heartbeats, a lease that no beat could keep any more.
+function isTooLate(deadline: Deadline, held: HeldTask, definition: TaskDefinition, clock: AppClock): boolean {
+  return remainingMs(deadline, clock) <= 0 || held.leaseLeftMs(clock) <= (definition.heartbeatMs ?? 0);
 }
 
 interface Parsed {
@@ -158,7 +171,7 @@ function makeContext(
   deps: RunDeps,
 ): HandlerContext {
   const { task } = held;
-  const context: HandlerContext = {
+  const context: HandlerContext & { [LEAVING]: AbortSignal } = {
     id: task.id,
     type: task.type,
     queue: task.queue,
@@ -168,6 +181,7 @@ function makeContext(
     enqueuedAt: new Date(task.enqueuedAt.dbMs),
     signal: interrupt.signal,
     remainingMs: () => Math.max(0, remainingMs(deadline, deps.clock)),
+    [LEAVING]: deps.leaving,
   };
   if (definition.cursor === undefined) return context;
   const cursorSchema = definition.cursor;

@@ -21,6 +21,9 @@ export interface SettlerDeps {
   readonly closing: AbortSignal;
 }
 
+/** A delete that takes longer (its row is locked, the disk stalls) holds no claim back. */
+const DEQUEUE_JOIN_MS_MAX = 20;
+
 type Answer = Write | 'unreachable';
 
 export class Settler {
@@ -43,6 +46,19 @@ export class Settler {
         current = { ...current, failure: unstorable(current.failure) };
         return await this.#write(lane, lease, current);
       }
+    });
+  }
+
+  /** Resolves when the delete under way has answered, or soon; undefined when there is none. */
+  dequeueUnderWay(): Promise<void> | undefined {
+    const { underWay } = this.#dequeues;
+    if (underWay === undefined) return undefined;
+    return new Promise((resolve) => {
+      const timer = this.#deps.timers.after(DEQUEUE_JOIN_MS_MAX, resolve);
+      void underWay.then(() => {
+        timer.cancel();
+        resolve();
+      });
     });
   }
 
@@ -97,37 +113,46 @@ export class Settler {
 class SharedDequeues {
   readonly #lane: WriteLane;
   #waiting: { lease: Lease; answer(write: Write): void; fail(error: unknown): void }[] = [];
-  #running = false;
+  #underWay: Promise<void> | undefined;
 
   constructor(lane: WriteLane) {
     this.#lane = lane;
   }
 
+  /** Never rejects: who is deleted hears of a failure, who only waits does not. */
+  get underWay(): Promise<void> | undefined {
+    return this.#underWay;
+  }
+
   dequeue(lease: Lease): Promise<Write> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ lease, answer: resolve, fail: reject });
-      if (!this.#running) void this.#run();
+      if (this.#underWay === undefined) void this.#run();
     });
   }
 
   async #run(): Promise<void> {
-    this.#running = true;
-    // One turn of the loop: handlers that end in the same turn share the first delete already.
-    await Promise.resolve();
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting;
-      this.#waiting = [];
-      try {
-        const deleted: Set<TaskId> = await dequeue(
-          this.#lane,
-          batch.map(({ lease }) => lease),
-        );
-        for (const { lease, answer } of batch) answer(deleted.has(lease.id) ? 'written' : 'refused');
-      } catch (error) {
-        for (const { fail } of batch) fail(error);
-      }
+      this.#underWay = this.#next();
+      await this.#underWay;
     }
-    this.#running = false;
+    this.#underWay = undefined;
+  }
+
+  async #next(): Promise<void> {
+    // One turn of the loop: handlers that end in the same turn share the delete.
+    await Promise.resolve();
+    const batch = this.#waiting;
+    this.#waiting = [];
+    try {
+      const deleted: Set<TaskId> = await dequeue(
+        this.#lane,
+        batch.map(({ lease }) => lease),
+      );
+      for (const { lease, answer } of batch) answer(deleted.has(lease.id) ? 'written' : 'refused');
+    } catch (error) {
+      for (const { fail } of batch) fail(error);
+    }
   }
 }
 

@@ -14,6 +14,8 @@ import { HeldTask } from './held-task.ts';
 export interface ClaimStatements {
   discover(limit: number): Promise<TaskId[]>;
   claim(ids: readonly TaskId[], slots: number): Promise<{ tasks: ClaimedTask[]; sentAt: SentAt }>;
+  /** Resolves when the delete under way has answered, or soon; undefined when there is none. */
+  dequeueUnderWay(): Promise<void> | undefined;
 }
 
 /** Older hints are not worth a claim: meanwhile the other replicas have had them. */
@@ -31,15 +33,17 @@ export class SharedClaims {
   readonly #statements: ClaimStatements;
   readonly #clock: AppClock;
   readonly #observe: Observer;
+  readonly #stopping: AbortSignal;
   #waiting: WaitingSlot[] = [];
   #running = false;
   #hints: TaskId[] = [];
   #hintedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(statements: ClaimStatements, clock: AppClock, observe: Observer) {
+  constructor(statements: ClaimStatements, clock: AppClock, observe: Observer, stopping: AbortSignal) {
     this.#statements = statements;
     this.#clock = clock;
     this.#observe = observe;
+    this.#stopping = stopping;
   }
 
   /** A task for one slot; undefined when none is claimable. Rejects when the database cannot be asked. */
@@ -54,6 +58,7 @@ export class SharedClaims {
   async #run(): Promise<void> {
     this.#running = true;
     while (this.#waiting.length > 0) {
+      await this.#gather();
       const slots = this.#waiting;
       this.#waiting = [];
       try {
@@ -65,6 +70,18 @@ export class SharedClaims {
       for (const slot of slots) slot.serve(undefined);
     }
     this.#running = false;
+  }
+
+  // Slots whose tasks are being deleted will ask in a moment. Without them the slots fall into two groups that
+  // never meet, one claiming while the other deletes: twice the statements and commits for the same tasks.
+  // On a quiet replica nothing is under way, and the claim goes out at once.
+  async #gather(): Promise<void> {
+    // Slots that were answered together ask in the same turn: the first of them must not go alone.
+    await Promise.resolve();
+    const dequeue = this.#statements.dequeueUnderWay();
+    if (dequeue === undefined) return;
+    await dequeue;
+    await new Promise((resolve) => setImmediate(resolve));
   }
 
   /** Serves what it can, and takes the served slots out of `slots`. */
@@ -86,6 +103,9 @@ export class SharedClaims {
   }
 
   async #claimFor(slots: WaitingSlot[]): Promise<void> {
+    // A stop may come while the discovery is under way. A claim sent after it would burn an attempt for nothing,
+    // and the final one would make a dead letter of a task that was never run.
+    if (this.#stopping.aborted) return;
     const ids = this.#hints;
     const { tasks, sentAt } = await this.#statements.claim(ids, slots.length);
     if (tasks.length === 0) this.#observe({ kind: 'claim_empty', candidates: ids.length });

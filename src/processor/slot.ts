@@ -27,10 +27,9 @@ import type { WakeChannel } from './wake.ts';
 // The claim has burnt an attempt before anything here runs: a worker that dies in any of these lines costs the
 // task one attempt and nothing else.
 
-export interface SlotDeps {
-  readonly claims: SharedClaims;
-  readonly wake: WakeChannel;
-  readonly settler: Settler;
+/** What one run needs. The test kit runs with it too, so that a test settles exactly as a replica does. */
+export interface TaskRunDeps {
+  readonly settler: Pick<Settler, 'settle' | 'advanceCursor'>;
   readonly write: WriteLane;
   readonly registry: HandlerRegistry;
   readonly running: RunningTasks;
@@ -38,10 +37,17 @@ export interface SlotDeps {
   readonly timers: Timers;
   readonly marginMs: number;
   readonly observe: Observer;
-  /** Aborts when no further task may be claimed. */
-  readonly stopping: AbortSignal;
   /** Aborts when running handlers must stop. */
   readonly aborting: AbortSignal;
+  /** Aborts when the replica leaves behind what has not returned. */
+  readonly leaving: AbortSignal;
+}
+
+export interface SlotDeps extends TaskRunDeps {
+  readonly claims: SharedClaims;
+  readonly wake: WakeChannel;
+  /** Aborts when no further task may be claimed. */
+  readonly stopping: AbortSignal;
 }
 
 /** Runs until `stopping` aborts. No database error ends it. */
@@ -74,7 +80,8 @@ async function nextTask(deps: SlotDeps): Promise<HeldTask | undefined> {
   return undefined;
 }
 
-async function runTask(deps: SlotDeps, held: HeldTask): Promise<void> {
+/** Runs a claimed task, settles it, and reports it: one `claimed` and one `settled` event. */
+export async function runTask(deps: TaskRunDeps, held: HeldTask): Promise<void> {
   const { task } = held;
   const registered = deps.registry.get(task.type);
   // The claim asks for registered types only.
@@ -110,7 +117,7 @@ function advancedNothing(end: RunEnd, write: string): boolean {
   return end.kind === 'continue' && write === 'written';
 }
 
-function observeClaim(deps: SlotDeps, { task, stamp, sentAt }: HeldTask): void {
+function observeClaim(deps: Pick<TaskRunDeps, 'observe'>, { task, stamp, sentAt }: HeldTask): void {
   deps.observe({
     kind: 'claimed',
     task: taskFacts(task),
