@@ -6,7 +6,7 @@ import {
   databaseNow,
   dbInstant,
   epochText,
-  isClaimable,
+  isClaimableById,
   type KnownRevisions,
   knownRevisionsValue,
 } from './predicates.ts';
@@ -76,7 +76,7 @@ function makeClaim(slots: number): Statement<ClaimRow> {
             .selectFrom('async_tasks')
             .select('async_tasks.id')
             .where('async_tasks.id', '=', sql<string>`any(${parameter<string[]>('ids')}::bigint[])`)
-            .where(isClaimable)
+            .where(isClaimableById)
             .orderBy('async_tasks.run_at')
             .orderBy('async_tasks.id')
             .limit(sql.lit(slots))

@@ -135,11 +135,16 @@ async function stopped({ app, timers }: { app: App; timers: Timers | undefined }
 }
 
 /**
- * Resolves once every slot of a replica that was started on an empty queue waits for a wake: the slots have looked
- * together, and one has looked because the listener connected.
+ * Resolves once every slot of a replica that was started on an empty queue waits for a wake: all slots have looked
+ * together at the start, and one has looked again because the listener connected.
  */
-export async function whenIdle({ events }: TestReplica): Promise<void> {
-  await events.atLeast(2, 'discovered');
+export function whenIdle({ events }: TestReplica): Promise<void> {
+  const isIdle = () => {
+    const lastLook = events.all.findLastIndex(({ kind }) => kind === 'discovered');
+    const connected = events.all.findIndex(({ kind }) => kind === 'listener_connected');
+    return events.of('discovered').length >= 2 && connected >= 0 && lastLook > connected;
+  };
+  return events.until(isIdle, 'two looks, the last of them after the listener connected');
 }
 
 /** A promise with its two ends, for a handler that waits for the test. */
