@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { migrations as knownMigrations } from '../../generated/migrations.ts';
 import { TaskqError } from '../domain/errors.ts';
 import { quoteIdentifier } from '../domain/schema-name.ts';
-import type { Lane } from './lanes.ts';
+import type { OwnLane } from './lanes.ts';
 
 /** Not kysely's default names: in a schema shared with an application, those are the application's own. */
 export const MIGRATION_TABLE = 'taskq_migrations';
@@ -30,7 +30,7 @@ export interface SchemaFacts {
   readonly mayWriteRecord: boolean;
 }
 
-type Executor = Lane['executor'];
+type Executor = OwnLane['executor'];
 interface Named {
   readonly name: string;
 }
@@ -134,6 +134,18 @@ interface TablePrivileges {
 export async function checkPrivileges(executor: Executor, schema: string): Promise<void> {
   const facts = await readSchemaFacts(executor, schema);
   if (!facts.mayUseSchema) throw missingUsage(facts, schema);
+  for (const table of WORKER_TABLES) await checkTable(executor, schema, table, facts);
+}
+
+/** The tables that a worker reads and writes. */
+const WORKER_TABLES = ['async_tasks', 'async_task_keys'];
+
+async function checkTable(
+  executor: Executor,
+  schema: string,
+  name: string,
+  facts: SchemaFacts,
+): Promise<void> {
   const { rows } = await sql<TablePrivileges>`
     select current_user::text as "role",
       (select r.right from (values (1, 'SELECT'), (2, 'INSERT'), (3, 'UPDATE'), (4, 'DELETE')) as r(place, "right")
@@ -147,9 +159,9 @@ export async function checkPrivileges(executor: Executor, schema: string): Promi
               where granted.oid = 0 or pg_has_role(granted.oid, 'USAGE')))
         order by r.place limit 1) as "unseenBy"
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = ${schema} and c.relname = 'async_tasks'`.execute(executor);
+    where n.nspname = ${schema} and c.relname = ${name}`.execute(executor);
   const found = rows[0];
-  const table = `${quoteIdentifier(schema)}.async_tasks`;
+  const table = `${quoteIdentifier(schema)}.${name}`;
   if (found === undefined)
     throw new TaskqError('SCHEMA_BEHIND', `table ${table} is missing; run: ${migrateCommand(schema)}`);
   if (found.missingRight !== null) {

@@ -11,7 +11,7 @@ import {
 } from 'kysely';
 import type { DB } from '../../generated/db.ts';
 import { CONFLICT_RETRIES_MAX } from '../domain/limits.ts';
-import type { Lane } from './lanes.ts';
+import { type Lane, type WriteLane, writeLane } from './lanes.ts';
 
 // Building and compiling a query costs as much as a round trip, so each statement is compiled once for a
 // schema and then only given its values. `parameter('ids')` marks the place of a value; what Kysely compiles
@@ -38,13 +38,16 @@ export interface Statement<Row> {
   run(lane: Lane, values: Values): Promise<Row[]>;
 }
 
-/** A statement, written once with Kysely's builder against the generated table types. */
-export function statement<Row>(build: (db: Kysely<DB>) => Compilable<Row>): Statement<Row> {
+/**
+ * A statement, written once with Kysely's builder against the generated table types. The builder puts the schema
+ * before the tables; before a function of ours the statement puts it itself.
+ */
+export function statement<Row>(build: (db: Kysely<DB>, schema: string) => Compilable<Row>): Statement<Row> {
   const compiledBySchema = new Map<string, CompiledQuery<Row>>();
   const compile = (schema: string): CompiledQuery<Row> => {
     let compiled = compiledBySchema.get(schema);
     if (compiled === undefined) {
-      compiled = build(compiler.withSchema(schema)).compile();
+      compiled = build(compiler.withSchema(schema), schema).compile();
       compiledBySchema.set(schema, compiled);
     }
     return compiled;
@@ -69,8 +72,10 @@ export function statement<Row>(build: (db: Kysely<DB>) => Compilable<Row>): Stat
 // is sent again under READ COMMITTED; it wrote nothing, so nothing is done twice. In a transaction of the caller's
 // there is nothing to repeat: the error is the caller's, whose transaction it has aborted.
 // Pinned by test/hazards/44-a-stricter-default-isolation-fails-no-task.test.ts.
-async function executed<Row>({ executor, isOwn }: Lane, query: CompiledQuery<Row>): Promise<Row[]> {
-  if (!isOwn || executor.isTransaction) return (await executor.executeQuery(query)).rows;
+async function executed<Row>(lane: Lane, query: CompiledQuery<Row>): Promise<Row[]> {
+  if (!lane.isOwn) return (await lane.executor.executeQuery(query)).rows;
+  const { executor } = lane;
+  if (executor.isTransaction) return (await executor.executeQuery(query)).rows;
   for (let retries = 0; ; retries += 1) {
     try {
       if (retries === 0) return (await executor.executeQuery(query)).rows;
@@ -80,6 +85,19 @@ async function executed<Row>({ executor, isOwn }: Lane, query: CompiledQuery<Row
       if (retries === CONFLICT_RETRIES_MAX || !isConflict(error)) throw error;
     }
   }
+}
+
+/**
+ * Several statements as one transaction of the queue's own, under READ COMMITTED: each sees what was committed
+ * before it began. Within a transaction it is a part of that.
+ */
+export async function inTransaction<Answer>(
+  lane: WriteLane,
+  work: (within: WriteLane) => Promise<Answer>,
+): Promise<Answer> {
+  if (lane.executor.isTransaction) return work(lane);
+  const transaction = lane.executor.transaction().setIsolationLevel('read committed');
+  return transaction.execute((within) => work(writeLane(within, lane.schema)));
 }
 
 /** Serialization failure; deadlock; a standby asked for SERIALIZABLE, which it does not have. */
