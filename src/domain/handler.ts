@@ -11,6 +11,15 @@ export type HandlerResult = 'done' | 'continue';
  */
 export const LEAVING: unique symbol = Symbol('taskq.leaving');
 
+/**
+ * A transaction of the caller's: a Kysely transaction over whatever tables, or what `queryExecutor` made of
+ * another driver's. Only named by its shape here, since the domain knows no database.
+ */
+export interface HandlerTransaction {
+  executeQuery<Row>(query: never): Promise<{ readonly rows: Row[] }>;
+  withoutPlugins(): HandlerTransaction;
+}
+
 /** What a handler may know of its task, and how it is told to stop. It never sees the row or a lane. */
 export interface HandlerContext {
   readonly id: TaskId;
@@ -29,6 +38,13 @@ export interface HandlerContext {
   readonly signal: AbortSignal;
   /** Milliseconds until the deadline. */
   remainingMs(): number;
+  /**
+   * Dequeues the task inside the handler's own transaction, for a handler whose work is in the queue's database:
+   * effect and dequeue commit together, and a crash between them cannot happen. Return `'done'` after the commit.
+   * Not in a thread, which no transaction can enter.
+   * @throws TaskqError `LEASE_LOST` when another worker holds the task: let it propagate, so that the work rolls back
+   */
+  complete(transaction: HandlerTransaction): Promise<void>;
 }
 
 /** The context of a sliced type, one whose definition has a `cursor`. */

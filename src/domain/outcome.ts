@@ -29,6 +29,8 @@ export interface Run {
   readonly pastDeadline: boolean;
   /** Whether the handler committed a cursor; the row is no longer leased then. */
   readonly advanced: boolean;
+  /** Whether the handler dequeued the task in a transaction of its own, which may have been rolled back since. */
+  readonly completed: boolean;
   /** The handler's run time; undefined when it was not started. */
   readonly ranMs: number | undefined;
 }

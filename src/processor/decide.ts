@@ -58,8 +58,10 @@ const SHUTDOWN = 'the replica was shut down while the handler ran';
 const ADVANCED_NOTHING = "the handler returned 'continue' without advancing its cursor";
 
 /** Where the row stands once the decision has met the database. */
-export function settledAs(decision: Decision, write: Write | 'unreachable'): Outcome {
+export function settledAs(decision: Decision, write: Write | 'unreachable', completed: boolean): Outcome {
   if (write === 'unreachable') return 'lost';
+  // The handler's own transaction has deleted the row, and committed: nobody else could, under a live lease.
+  if (write === 'refused' && completed) return 'success';
   // A release that matches nothing is no loss: the cursor, or the end of the lease, gave the row back before.
   if (write === 'refused' && decision.settlement.kind !== 'release') return 'lost';
   return decision.outcome;

@@ -14,16 +14,22 @@ export function watchLoopDelay(timers: Timers, observe: Observer): Timer {
   const histogram = monitorEventLoopDelay({ resolution: 20 });
   histogram.enable();
   let timer: Timer;
+  let reading: NodeJS.Immediate | undefined;
+  // After a block this timer may fire before the histogram's own has recorded it, and a reset would forget the
+  // interval that is just ending: the block would never be seen. All due timers have fired by the immediate.
   const look = () => {
-    const delayMs = histogram.max / 1e6;
-    histogram.reset();
-    if (delayMs > LOOP_DELAY_WARN_MS) observe({ kind: 'loop_delayed', delayMs });
-    timer = timers.after(LOOK_INTERVAL_MS, look, { unref: true });
+    reading = setImmediate(() => {
+      const delayMs = histogram.max / 1e6;
+      histogram.reset();
+      if (delayMs > LOOP_DELAY_WARN_MS) observe({ kind: 'loop_delayed', delayMs });
+      timer = timers.after(LOOK_INTERVAL_MS, look, { unref: true });
+    });
   };
   timer = timers.after(LOOK_INTERVAL_MS, look, { unref: true });
   return {
     cancel() {
       timer.cancel();
+      clearImmediate(reading);
       histogram.disable();
     },
   };

@@ -1,5 +1,10 @@
 import { TaskqError } from '../domain/errors.ts';
-import { type HandlerContext, LEAVING, type SlicedHandlerContext } from '../domain/handler.ts';
+import {
+  type HandlerContext,
+  type HandlerTransaction,
+  LEAVING,
+  type SlicedHandlerContext,
+} from '../domain/handler.ts';
 import type { Interruption, Run, RunEnd, Write } from '../domain/outcome.ts';
 import { checkPayload } from '../domain/payload-check.ts';
 import { decodePayload, encodePayload } from '../domain/payload-codec.ts';
@@ -21,6 +26,7 @@ export interface RunDeps {
   /** Aborts when the replica leaves behind what has not returned. */
   readonly leaving: AbortSignal;
   advanceCursor(cursorText: string): Promise<Write | 'unreachable'>;
+  complete(transaction: HandlerTransaction): Promise<Write>;
   /** Keeps the lease of a type with a heartbeat, and says when it cannot. */
   keepAlive(onLost: (message: string) => void): KeepAlive;
   /** Called at the deadline, if the handler is still running then. */
@@ -48,13 +54,16 @@ export async function runHandler(registered: RegisteredHandler, held: HeldTask, 
     deps.onDeadline();
   });
   const beat = deps.keepAlive((message) => interrupt.leaseLost(message));
-  const progress = { advanced: false };
+  const progress = { advanced: false, completed: false };
   const startedAt = clock.monotonic();
   try {
     const advanceCursor = (cursorText: string) => beat.whileGivingBack(() => deps.advanceCursor(cursorText));
+    const complete = (transaction: HandlerTransaction) =>
+      beat.whileGivingBack(() => deps.complete(transaction));
     const context = makeContext(registered, held, parsed.cursor, deadline, interrupt, progress, {
       ...deps,
       advanceCursor,
+      complete,
     });
     const end = await call(registered, parsed.payload, context);
     return {
@@ -62,7 +71,7 @@ export async function runHandler(registered: RegisteredHandler, held: HeldTask, 
       interruption: interrupt.reason,
       abortReason: interrupt.signal.reason,
       pastDeadline: remainingMs(deadline, clock) <= 0,
-      advanced: progress.advanced,
+      ...progress,
       ranMs: clock.monotonic() - startedAt,
     };
   } finally {
@@ -123,6 +132,7 @@ function notStarted(end: RunEnd, interrupt: Interrupt): Run {
     abortReason: interrupt.signal.reason,
     pastDeadline: end.kind === 'never_started',
     advanced: false,
+    completed: false,
     ranMs: undefined,
   };
 }
@@ -167,7 +177,7 @@ function makeContext(
   cursor: unknown,
   deadline: Deadline,
   interrupt: Interrupt,
-  progress: { advanced: boolean },
+  progress: { advanced: boolean; completed: boolean },
   deps: RunDeps,
 ): HandlerContext {
   const { task } = held;
@@ -182,6 +192,15 @@ function makeContext(
     signal: interrupt.signal,
     remainingMs: () => Math.max(0, remainingMs(deadline, deps.clock)),
     [LEAVING]: deps.leaving,
+    async complete(transaction) {
+      if ((await deps.complete(transaction)) !== 'written') {
+        throw new TaskqError(
+          'LEASE_LOST',
+          `task ${task.id} (${task.type}): it was not dequeued, another worker holds it; roll the transaction back`,
+        );
+      }
+      progress.completed = true;
+    },
   };
   if (definition.cursor === undefined) return context;
   const cursorSchema = definition.cursor;

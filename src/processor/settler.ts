@@ -1,10 +1,11 @@
+import type { HandlerTransaction } from '../domain/handler.ts';
 import type { Lease, TaskId } from '../domain/ids.ts';
 import { type Observer, taskFacts } from '../domain/observer.ts';
 import { type FailureRecord, type Settlement, unreachable, type Write } from '../domain/outcome.ts';
 import { toError } from '../domain/thrown.ts';
 import { type AppClock, sleep, type Timers } from '../domain/time.ts';
-import type { WriteLane } from '../statements/lanes.ts';
-import { advanceCursor, dequeue, recordFailure, release, retire } from '../statements/settle.ts';
+import { callerLane, type QueryExecutor, type WriteLane } from '../statements/lanes.ts';
+import { advanceCursor, complete, dequeue, recordFailure, release, retire } from '../statements/settle.ts';
 import type { HeldTask } from './held-task.ts';
 import { retryDelayMs } from './retry-delay.ts';
 
@@ -64,6 +65,12 @@ export class Settler {
 
   advanceCursor(held: HeldTask, cursorText: string): Promise<Answer> {
     return this.#retried(held, (lane, lease) => advanceCursor(lane, lease, cursorText));
+  }
+
+  /** One try, in the handler's transaction: what it throws is the handler's, and so is the rollback. */
+  complete(held: HeldTask, transaction: HandlerTransaction): Promise<Write> {
+    const lane = callerLane(transaction as QueryExecutor, this.#deps.write.schema);
+    return complete(lane, held.task.lease);
   }
 
   #write(lane: WriteLane, lease: Lease, settlement: Settlement): Promise<Write> {

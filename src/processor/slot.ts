@@ -29,7 +29,7 @@ import type { WakeChannel } from './wake.ts';
 
 /** What one run needs. The test kit runs with it too, so that a test settles exactly as a replica does. */
 export interface TaskRunDeps {
-  readonly settler: Pick<Settler, 'settle' | 'advanceCursor'>;
+  readonly settler: Pick<Settler, 'settle' | 'advanceCursor' | 'complete'>;
   readonly write: WriteLane;
   readonly registry: HandlerRegistry;
   readonly running: RunningTasks;
@@ -93,13 +93,14 @@ export async function runTask(deps: TaskRunDeps, held: HeldTask): Promise<void> 
   try {
     const run = await runHandler(registered, held, {
       ...deps,
+      complete: (transaction) => deps.settler.complete(held, transaction),
       advanceCursor: (cursorText) => deps.settler.advanceCursor(held, cursorText),
       keepAlive: (onLost) => keepAlive(held, registered.definition, deps, onLost),
       onDeadline: () => entry.overrun(),
     });
     const decision = decide(run, { attempt: task.attempt, backoff: registered.definition.backoff });
     const write = await deps.settler.settle(held, decision.settlement);
-    const outcome = settledAs(decision, write);
+    const outcome = settledAs(decision, write, run.completed);
     if (advancedNothing(run.end, write)) deps.observe({ kind: 'slice_advanced_nothing', task: facts });
     const dead =
       write === 'written' &&

@@ -108,9 +108,14 @@ function milliseconds(name: string): RawBuilder<unknown> {
   return sql`${parameter<number>(name)}::float8 * interval '1 millisecond'`;
 }
 
+const completeStatement = statement((db) =>
+  db.deleteFrom('async_tasks').where(isHeld).returning(sql<string>`id::text`.as('id')),
+);
+
 /** The whole family, for the test of the fence. */
 export const SETTLE_STATEMENTS: Readonly<Record<string, Statement<{ id: string }>>> = {
   dequeue: dequeueStatement,
+  complete: completeStatement,
   recordFailure: recordFailureStatement,
   retire: retireStatement,
   release: releaseStatement,
@@ -122,10 +127,18 @@ export const SETTLE_STATEMENTS: Readonly<Record<string, Statement<{ id: string }
  * Deletes finished tasks, each judged by its own token. Answers the ids that were deleted:
  * one that is missing was refused, because another worker holds that row or it is gone.
  */
-export async function dequeue(lane: WriteLane | CallerLane, leases: readonly Lease[]): Promise<Set<TaskId>> {
+export async function dequeue(lane: WriteLane, leases: readonly Lease[]): Promise<Set<TaskId>> {
   const values = { ids: leases.map((lease) => lease.id), tokens: leases.map((lease) => lease.token) };
   const rows = await dequeueStatement.run(lane, values);
   return new Set(rows.map((row) => row.id as TaskId));
+}
+
+/**
+ * Deletes a finished task inside the transaction in which its work was done. `refused` when another worker holds it
+ * or it is gone: the caller throws, so that the work rolls back.
+ */
+export async function complete(lane: CallerLane, lease: Lease): Promise<Write> {
+  return written(await completeStatement.run(lane, { ...lease }));
 }
 
 /** Records a failure: error kept, `run_at` pushed by the backoff, lease cleared, attempt kept. */

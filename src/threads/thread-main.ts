@@ -58,6 +58,10 @@ function makeContext(): { readonly signal: AbortSignal; readonly [field: string]
     id: fields.id as TaskId,
     signal: watchedSignal(),
     remainingMs: () => Math.max(0, start.deadlineAtMs - sharedClockMs()),
+    complete: () =>
+      Promise.reject(
+        new TaskqError('OPTION_INVALID', 'complete: no transaction can enter a thread; return instead'),
+      ),
   };
   return sliced === undefined ? context : { ...context, cursor: sliced.cursor, advanceCursor };
 }

@@ -2,9 +2,10 @@ import { describe, expect } from 'vitest';
 import type { Lease } from '../../src/domain/ids.ts';
 import type { Write } from '../../src/domain/outcome.ts';
 import { SkipRetry } from '../../src/index.ts';
-import type { WriteLane } from '../../src/statements/lanes.ts';
+import { callerLane, type WriteLane } from '../../src/statements/lanes.ts';
 import {
   advanceCursor,
+  complete,
   dequeue,
   extendLease,
   recordFailure,
@@ -28,6 +29,7 @@ const failure = { attempt: 1, outcome: 'failure', message: 'written by the late 
 /** Every statement that writes about a held row. */
 const FENCED: Readonly<Record<string, (lane: WriteLane, lease: Lease) => Promise<Write>>> = {
   dequeue: async (lane, lease) => ((await dequeue(lane, [lease])).has(lease.id) ? 'written' : 'refused'),
+  complete: (lane, lease) => complete(callerLane(lane.executor, lane.schema), lease),
   recordFailure: (lane, lease) => recordFailure(lane, lease, failure, 15_000),
   retire: (lane, lease) => retire(lane, lease, failure),
   release: (lane, lease) => release(lane, lease, failure),

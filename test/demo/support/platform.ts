@@ -49,6 +49,7 @@ export function contextOf(
     enqueuedAt: new Date(),
     signal,
     remainingMs: () => remainingMs,
+    complete: () => Promise.reject(new Error('no handler here settles by itself')),
   };
 }
 
