@@ -71,7 +71,7 @@ export function statement<Row>(build: (db: Kysely<DB>, schema: string) => Compil
 // (40001), which READ COMMITTED never does. The first try costs one round trip, so only a statement that has lost
 // is sent again under READ COMMITTED; it wrote nothing, so nothing is done twice. In a transaction of the caller's
 // there is nothing to repeat: the error is the caller's, whose transaction it has aborted.
-// Pinned by test/hazards/44-a-stricter-default-isolation-fails-no-task.test.ts.
+// Pinned by test/hazards/44-a-stricter-default-isolation-fails-a-task.test.ts.
 async function executed<Row>(lane: Lane, query: CompiledQuery<Row>): Promise<Row[]> {
   if (!lane.isOwn) return (await lane.executor.executeQuery(query)).rows;
   const { executor } = lane;
