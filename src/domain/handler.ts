@@ -63,9 +63,12 @@ export type ContextOf<D extends TaskDefinition> = D['cursor'] extends ZodType
   ? SlicedHandlerContext<CursorOf<D>, CursorInput<D>>
   : HandlerContext;
 
-/** The function run for one task type. */
+/**
+ * The function run for one task type. Async, always: with a plain value allowed beside the promise, TypeScript
+ * would take the `'done'` that an async function returns for any string.
+ */
 export type Handler<D extends TaskDefinition> = (
   payload: PayloadOutput<D>,
   context: ContextOf<D>,
   // biome-ignore lint/suspicious/noConfusingVoidType: a handler without a return statement is the plain case.
-) => Promise<HandlerResult | undefined | void> | HandlerResult | undefined | void;
+) => Promise<HandlerResult | undefined | void>;

@@ -20,4 +20,4 @@ export const { enqueue, enqueueMany } = createEnqueuer(tasks);
 
 /** In which a task of the type `anything` tells its payload. */
 export const tellingHandlers = (tell: (payload: unknown) => void): HandlerRegistry =>
-  createRegistry(tasks, { order_placed: () => {}, anything: (payload) => tell(payload) });
+  createRegistry(tasks, { order_placed: async () => {}, anything: async (payload) => tell(payload) });

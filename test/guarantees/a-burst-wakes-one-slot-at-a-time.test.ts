@@ -10,7 +10,7 @@ test('one enqueue makes at most one claim in each replica, however many slots ar
   db,
   startReplica,
 }) => {
-  const replicas = await startIdle(startReplica, () => {});
+  const replicas = await startIdle(startReplica, async () => {});
   const sent = recordStatements();
 
   await enqueue(db, 'plain', {});
@@ -53,7 +53,7 @@ test('a burst announced by one notification has every slot busy, each woken by t
   end.open();
 });
 
-async function startIdle(startReplica: StartReplica, plain: () => void | Promise<void>) {
+async function startIdle(startReplica: StartReplica, plain: () => Promise<void>) {
   const replicas = await Promise.all(
     // One connection each, so that whose statement it was can be told.
     Array.from({ length: REPLICAS }, () => startReplica({ slots: SLOTS, poolMax: 1, handlers: { plain } })),

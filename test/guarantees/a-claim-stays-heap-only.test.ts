@@ -3,10 +3,15 @@ import { expect } from 'vitest';
 import type { DB } from '../../generated/db.ts';
 import { release } from '../../src/statements/settle.ts';
 import { claimRows, insertRows, writeLaneOf } from '../support/rows.ts';
+import { enqueueMany } from '../support/tasks.ts';
 import { test } from '../support/test.ts';
 
 test('a claim and a release touch no index: the row stays where the indexes point', async ({ db }) => {
-  const ids = await insertRows(db, 10);
+  const plain = await insertRows(db, 5);
+  // A unique key has an index of its own, and no claim changes it.
+  const payloads = [{ n: 1 }, { n: 2 }, { n: 3 }, { n: 4 }, { n: 5 }];
+  const unique = await enqueueMany(db, 'plain', payloads, { unique: { by: ['n'], while: 'live' } });
+  const ids = [...plain, ...unique.map(({ id }) => id)];
 
   await db.transaction().execute(async (tx) => {
     const tasks = await claimRows(tx, ids, { slots: 10 });

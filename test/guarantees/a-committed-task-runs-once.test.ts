@@ -8,7 +8,7 @@ test('a task enqueued in a committed transaction runs, succeeds and leaves the t
   startReplica,
 }) => {
   const ran: number[] = [];
-  const { events } = await startReplica({ handlers: { plain: ({ n }) => void ran.push(n) } });
+  const { events } = await startReplica({ handlers: { plain: async ({ n }) => void ran.push(n) } });
 
   const { id } = await db.transaction().execute((tx) => enqueue(tx, 'plain', { n: 7 }));
 

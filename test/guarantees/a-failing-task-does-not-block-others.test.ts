@@ -7,7 +7,7 @@ test('a failing task does not block others, not even in the only slot', async ({
   const { events } = await startReplica({
     slots: 1,
     handlers: {
-      plain: ({ n }) => {
+      plain: async ({ n }) => {
         if (n === 0) throw new Error('always');
       },
     },

@@ -30,7 +30,7 @@ test('a worker that dies is taken over after three heartbeats at the most, howev
   expect(rows[0]?.left).toBeLessThanOrEqual(3);
   const { events } = await startReplica({
     pollInterval: '100ms',
-    registry: pulsedRegistry(() => 'done', definePulsed('1s', '1h')),
+    registry: pulsedRegistry(async () => 'done', definePulsed('1s', '1h')),
   });
   expect(await events.first('settled')).toMatchObject({ outcome: 'success', task: { id, attempt: 2 } });
   expect(await findRow(db, id)).toBeUndefined();

@@ -80,7 +80,7 @@ test('a claim that was answered when no heartbeat could keep its lease any more 
     clock,
     timers: clock,
     slots: 1,
-    registry: pulsedRegistry((_payload, { id }) => void started.push(id)),
+    registry: pulsedRegistry(async (_payload, { id }) => void started.push(id)),
   });
   const id = await insertRow(db, { type: 'pulsed' });
   await db.transaction().execute(async (blocker) => {

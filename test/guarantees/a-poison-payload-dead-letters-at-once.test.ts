@@ -8,7 +8,7 @@ test('a poison payload becomes a dead letter at once, with the path of the field
   startReplica,
 }) => {
   const ran: unknown[] = [];
-  const { events } = await startReplica({ handlers: { plain: (payload) => void ran.push(payload) } });
+  const { events } = await startReplica({ handlers: { plain: async (payload) => void ran.push(payload) } });
   const id = await insertRow(db, { payload: { n: 'seven' } });
   const healthy = await insertRow(db, { payload: { n: 7 } });
   await wakeReplicas(db);
@@ -25,7 +25,7 @@ test('a poison payload becomes a dead letter at once, with the path of the field
 
 test('a cursor that does not parse is poison too', async ({ db, startReplica }) => {
   const ran: unknown[] = [];
-  const { events } = await startReplica({ handlers: { sliced: () => void ran.push('sliced') } });
+  const { events } = await startReplica({ handlers: { sliced: async () => void ran.push('sliced') } });
   const id = await insertRow(db, { type: 'sliced', payload: { pages: 3 } });
   await db.updateTable('async_tasks').set({ cursor: '{"page":"two"}' }).where('id', '=', id).execute();
   await wakeReplicas(db);

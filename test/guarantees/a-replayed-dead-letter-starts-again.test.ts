@@ -20,7 +20,7 @@ test('a replayed dead letter starts at attempt 1, with its history kept and one 
   const last = await claimRow(db, id);
   await retire(lane, last.lease, { attempt: 20, outcome: 'failure', message: 'last' });
   const { events } = await startReplica({
-    handlers: { plain: (_payload, { attempt }) => ran.open(attempt) },
+    handlers: { plain: async (_payload, { attempt }) => ran.open(attempt) },
   });
   await wakes.count();
 

@@ -25,7 +25,7 @@ describe('a settlement that cannot reach the database is retried while the lease
       const proxy = await startProxy(database);
       const { events } = await startReplica({
         database: proxy.connection,
-        handlers: { plain: () => cut(proxy, end) },
+        handlers: { plain: async () => cut(proxy, end) },
       });
       const id = await insertRow(db);
       await wakeReplicas(db);
@@ -47,7 +47,7 @@ describe('a settlement that cannot reach the database is retried while the lease
       database: proxy.connection,
       slots: 1,
       handlers: {
-        sliced: (_payload, { attempt }) => (attempt === 1 ? cut(proxy, () => 'continue') : 'done'),
+        sliced: async (_payload, { attempt }) => (attempt === 1 ? cut(proxy, () => 'continue') : 'done'),
       },
     });
     const id = await insertRow(db, { type: 'sliced', payload: { pages: 1 } });
@@ -90,7 +90,7 @@ test('a settlement that could not be written until the lease ended is counted lo
     database: proxy.connection,
     clock,
     timers: clock,
-    handlers: { plain: () => cut(proxy, () => 'done') },
+    handlers: { plain: async () => cut(proxy, () => 'done') },
   });
   const id = await insertRow(db);
   await wakeReplicas(db);

@@ -73,7 +73,7 @@ test('a continue that advanced nothing is released, warned about, and keeps its 
   db,
   startReplica,
 }) => {
-  const { events, id } = await runSliced(db, startReplica, (_payload, { attempt }) =>
+  const { events, id } = await runSliced(db, startReplica, async (_payload, { attempt }) =>
     attempt === 1 ? 'continue' : 'done',
   );
 

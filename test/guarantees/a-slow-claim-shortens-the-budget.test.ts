@@ -42,7 +42,7 @@ async function claimSlowly(db: Db, startReplica: StartReplica, claimMs: number, 
     clock,
     timers: clock,
     slots: 1,
-    handlers: { plain: (_payload, { remainingMs }) => onRun(remainingMs()) },
+    handlers: { plain: async (_payload, { remainingMs }) => onRun(remainingMs()) },
   });
   const id = await insertRow(db);
   await db.transaction().execute(async (blocker) => {

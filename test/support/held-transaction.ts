@@ -1,7 +1,7 @@
 import type { ControlledTransaction, IsolationLevel, Kysely } from 'kysely';
 import type { DB } from '../../generated/db.ts';
 
-/** An open transaction, rolled back when its scope ends: a test that fails must not leave its pool waiting. */
+/** An open transaction. Still open when its scope ends, it is rolled back: a failed test must not leave its pool waiting. */
 export interface HeldTransaction extends AsyncDisposable {
   readonly tx: ControlledTransaction<DB>;
   release(): Promise<void>;
@@ -13,7 +13,7 @@ export async function holdTransaction(
 ): Promise<HeldTransaction> {
   const tx = await db.startTransaction().setIsolationLevel(isolation).execute();
   const release = async () => {
-    if (!tx.isRolledBack) await tx.rollback().execute();
+    if (!tx.isRolledBack && !tx.isCommitted) await tx.rollback().execute();
   };
   return { tx, release, [Symbol.asyncDispose]: release };
 }

@@ -11,6 +11,7 @@ import {
   type WriteLane,
   writeLane,
 } from '../../src/statements/lanes.ts';
+import type { KnownRevisions } from '../../src/statements/predicates.ts';
 import { wakeChannel } from '../../src/statements/wake-channel.ts';
 import { TEST_SCHEMA } from './schema.ts';
 import { knownRevisions, LEASE_MS } from './tasks.ts';
@@ -133,10 +134,14 @@ export async function wakeReplicas(db: Kysely<DB>): Promise<void> {
 export async function claimRows(
   db: Kysely<DB>,
   ids: readonly TaskId[],
-  options: { readonly slots?: number; readonly leaseMs?: Readonly<Record<string, number>> } = {},
+  options: {
+    readonly slots?: number;
+    readonly known?: KnownRevisions;
+    readonly leaseMs?: Readonly<Record<string, number>>;
+  } = {},
 ): Promise<ClaimedTask[]> {
-  const { slots = 1, leaseMs = LEASE_MS } = options;
-  return claim(writeLaneOf(db), { ids, known: knownRevisions, leaseMs, slots });
+  const { slots = 1, known = knownRevisions, leaseMs = LEASE_MS } = options;
+  return claim(writeLaneOf(db), { ids, known, leaseMs, slots });
 }
 
 /** Claims one row, which must be claimable. */

@@ -60,8 +60,8 @@ export const { enqueue, enqueueMany } = createEnqueuer(testTasks);
 export const knownRevisions: KnownRevisions = { plain: 1, brief: 1, sliced: 1, fragile: 1 };
 
 /** A registry in which every type has a handler: the given one, or one that is done at once. */
-export function handlersFor(handlers: Partial<HandlersFor<TestTasks>> = {}): HandlerRegistry {
-  const done = () => 'done' as const;
+export function handlersFor(handlers: Partial<HandlersFor<TestTasks>> = {}): HandlerRegistry<TestTasks> {
+  const done = async () => 'done' as const;
   return createRegistry(testTasks, { plain: done, brief: done, sliced: done, fragile: done, ...handlers });
 }
 

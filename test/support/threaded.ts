@@ -38,6 +38,6 @@ export function threadedRegistry(
       paged: { definition: paged, revision },
       plain: { definition: plain, revision },
     },
-    { threaded: handler, paged: handler, plain: () => 'done' },
+    { threaded: handler, paged: handler, plain: async () => 'done' },
   );
 }

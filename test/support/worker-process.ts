@@ -47,6 +47,10 @@ export function startWorkerProcess(
   const ended = Promise.all([text(child.stderr), once(child, 'close')]).then(
     ([stderr, [exitCode, signal]]) => ({ exitCode, signal, stderr }),
   );
+  // Otherwise a fixture that did not even load shows as an event that never came.
+  void ended.then(({ stderr }) => {
+    if (stderr !== '') console.error(`${script}: ${stderr}`);
+  });
   onTestFinished(async () => {
     child.kill('SIGKILL');
     await ended;
