@@ -25,12 +25,21 @@ interface ClientInternals {
   };
 }
 
+/**
+ * Executions of prepared statements on a connection, after which the server plans them anew. A plan made while
+ * the queue was empty walks the whole table, and it would be kept through a burst, until the first autovacuum.
+ */
+const PLANS_KEPT_FOR = 200;
+
 type Query = (text: string, values?: unknown[]) => Promise<pg.QueryResult>;
+type NamedQuery = (query: string | pg.QueryConfig) => Promise<pg.QueryResult>;
 
 /** A client that survives its server; with `named`, one whose statements the server plans once. */
 function clientClass(named: boolean): typeof pg.Client {
   const names = new Map<string, string>();
   class LaneClient extends pg.Client {
+    #executions = 0;
+
     constructor(config?: string | pg.ClientConfig) {
       super(config);
       this.on('error', () => {
@@ -48,11 +57,15 @@ function clientClass(named: boolean): typeof pg.Client {
       const parameters = (values ?? []) as unknown[];
       const promise =
         named && parameters.length > 0
-          ? run.call(this, { name: statementName(text), text, values: parameters })
-          : run.call(this, text, parameters);
-      return (promise as ReturnType<Query>).catch((error: unknown) =>
-        this.#discardIfPoisoned(error),
-      ) as never;
+          ? this.#runNamed(run as NamedQuery, { name: statementName(text), text, values: parameters })
+          : (run.call(this, text, parameters) as ReturnType<Query>);
+      return promise.catch((error: unknown) => this.#discardIfPoisoned(error)) as never;
+    }
+
+    async #runNamed(run: NamedQuery, query: pg.QueryConfig): Promise<pg.QueryResult> {
+      this.#executions += 1;
+      if (this.#executions % PLANS_KEPT_FOR === 0) await run.call(this, 'discard plans');
+      return run.call(this, query);
     }
 
     async #discardIfPoisoned(error: unknown): Promise<never> {

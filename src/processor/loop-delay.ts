@@ -15,13 +15,17 @@ export function watchLoopDelay(timers: Timers, observe: Observer): Timer {
   histogram.enable();
   let timer: Timer;
   let reading: NodeJS.Immediate | undefined;
+  let lookDueAt = performance.now() + LOOK_INTERVAL_MS;
   // After a block this timer may fire before the histogram's own has recorded it, and a reset would forget the
   // interval that is just ending: the block would never be seen. All due timers have fired by the immediate.
+  // A block that begins before the histogram's first interval after a reset is seen by how late this look is.
   const look = () => {
+    const lateMs = performance.now() - lookDueAt;
     reading = setImmediate(() => {
-      const delayMs = histogram.max / 1e6;
+      const delayMs = Math.max(histogram.max / 1e6, lateMs);
       histogram.reset();
       if (delayMs > LOOP_DELAY_WARN_MS) observe({ kind: 'loop_delayed', delayMs });
+      lookDueAt = performance.now() + LOOK_INTERVAL_MS;
       timer = timers.after(LOOK_INTERVAL_MS, look, { unref: true });
     });
   };
