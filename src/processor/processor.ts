@@ -171,7 +171,7 @@ export class Processor {
     }
     return new SharedClaims(
       {
-        discover: (limit) => discover(read, { known, queues, limit }),
+        discover: (limit, from) => discover(read, { known, queues, limit, from }),
         // The clocks are read with the connection in hand: waiting for one is not part of the lease.
         claim: (ids, slots) =>
           write.executor.connection().execute(async (connection) => {

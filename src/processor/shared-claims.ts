@@ -2,7 +2,8 @@ import type { TaskId } from '../domain/ids.ts';
 import { DISCOVER_LIMIT } from '../domain/limits.ts';
 import type { Observer } from '../domain/observer.ts';
 import type { ClaimedTask } from '../domain/task.ts';
-import type { AppClock } from '../domain/time.ts';
+import type { AppClock, DbInstant } from '../domain/time.ts';
+import type { Candidate, Horizon } from '../statements/discover.ts';
 import type { SentAt } from './deadline.ts';
 import { HeldTask } from './held-task.ts';
 
@@ -12,7 +13,8 @@ import { HeldTask } from './held-task.ts';
 // decides again, on the primary.
 
 export interface ClaimStatements {
-  discover(limit: number): Promise<TaskId[]>;
+  /** From the horizon on, or a whole look. */
+  discover(limit: number, from: Horizon | undefined): Promise<Candidate[]>;
   claim(ids: readonly TaskId[], slots: number): Promise<{ tasks: ClaimedTask[]; sentAt: SentAt }>;
   /** Resolves when the delete under way has answered, or soon; undefined when there is none. */
   dequeueUnderWay(): Promise<void> | undefined;
@@ -20,6 +22,9 @@ export interface ClaimStatements {
 
 /** Older hints are not worth a claim: meanwhile the other replicas have had them. */
 const HINT_AGE_MS_MAX = 1_000;
+
+/** How long looks may begin at the horizon: a task that is older, committed late or released, waits no longer. */
+const HORIZON_MS_MAX = 1_000;
 
 /** Discoveries of one round: enough to get past a lagging replica's stale ids, few enough not to spin on them. */
 const DISCOVERIES_MAX = 5;
@@ -38,6 +43,8 @@ export class SharedClaims {
   #running = false;
   #hints: TaskId[] = [];
   #hintedAt = Number.NEGATIVE_INFINITY;
+  #horizon: Horizon | undefined;
+  #lookedWhollyAt = Number.NEGATIVE_INFINITY;
 
   constructor(statements: ClaimStatements, clock: AppClock, observe: Observer, stopping: AbortSignal) {
     this.#statements = statements;
@@ -65,6 +72,7 @@ export class SharedClaims {
         await this.#round(slots);
       } catch (error) {
         this.#hints = [];
+        this.#horizon = undefined;
         for (const slot of slots) slot.fail(error);
       }
       for (const slot of slots) slot.serve(undefined);
@@ -92,14 +100,27 @@ export class SharedClaims {
     for (let discoveries = 0; slots.length > 0 && discoveries < DISCOVERIES_MAX; discoveries += 1) {
       // Stale ids of a lagging replica fill the head of the list, so each further look reaches beyond them.
       const limit = tried.size + Math.max(DISCOVER_LIMIT, slots.length);
-      const found = await this.#statements.discover(limit);
-      this.#observe({ kind: 'discovered', candidates: found.length });
+      const wasWhole = this.#horizon === undefined;
+      const found = await this.#look(limit);
       this.#hints = found.filter((id) => !tried.has(id));
       this.#hintedAt = this.#clock.monotonic();
       for (const id of this.#hints) tried.add(id);
       if (this.#hints.length > 0) await this.#claimFor(slots);
-      if (found.length < limit) break;
+      // A look from the horizon on that found too little is followed by a whole one.
+      if (found.length < limit && wasWhole) break;
     }
+  }
+
+  // While there is more work than a look takes, the next one begins where this one did: the head of the index may
+  // be long (see discover.ts). With less work than that, and once a second, the look is a whole one.
+  async #look(limit: number): Promise<TaskId[]> {
+    const now = this.#clock.monotonic();
+    if (now - this.#lookedWhollyAt > HORIZON_MS_MAX) this.#horizon = undefined;
+    if (this.#horizon === undefined) this.#lookedWhollyAt = now;
+    const found = await this.#statements.discover(limit, this.#horizon);
+    this.#observe({ kind: 'discovered', candidates: found.length });
+    this.#horizon = found.length < limit ? undefined : horizonOf(found);
+    return found.map(({ id }) => id);
   }
 
   async #claimFor(slots: WaitingSlot[]): Promise<void> {
@@ -114,4 +135,11 @@ export class SharedClaims {
     this.#hints = tasks.length < slots.length ? [] : ids.filter((id) => !claimedIds.has(id));
     for (const task of tasks) slots.shift()?.serve(new HeldTask(task, sentAt));
   }
+}
+
+/** Each queue's oldest candidate; they come oldest first. */
+function horizonOf(candidates: readonly Candidate[]): Horizon {
+  const horizon = new Map<string, DbInstant>();
+  for (const { queue, runAt } of candidates) if (!horizon.has(queue)) horizon.set(queue, runAt);
+  return horizon;
 }

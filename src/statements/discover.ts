@@ -1,39 +1,83 @@
 import { type SqlBool, sql } from 'kysely';
 import type { TaskId } from '../domain/ids.ts';
+import type { DbInstant } from '../domain/time.ts';
 import type { ReadLane } from './lanes.ts';
-import { databaseNow, isClaimable, type KnownRevisions, knownRevisionsValue } from './predicates.ts';
+import {
+  databaseNow,
+  dbInstant,
+  epochText,
+  isClaimable,
+  type KnownRevisions,
+  knownRevisionsValue,
+} from './predicates.ts';
 import { parameter, type Statement, statement } from './statement.ts';
 
-/** The longest-due claimable tasks, oldest first. Only ids: a claim decides again on the primary. */
+/** A task that may be claimable. Only a hint: a claim decides again on the primary. */
+export interface Candidate {
+  readonly id: TaskId;
+  readonly queue: string;
+  readonly runAt: DbInstant;
+}
+
+/** Where a look begins in each queue: what was due before is left to the next whole look. */
+export type Horizon = ReadonlyMap<string, DbInstant>;
+
 export interface Discovery {
   readonly known: KnownRevisions;
   /** The queues this replica serves; undefined for every queue there is. */
   readonly queues: readonly string[] | undefined;
   readonly limit: number;
+  /** Looks only at these queues, from these moments on; undefined for a whole look. */
+  readonly from?: Horizon | undefined;
 }
 
 /**
- * Reads up to `limit` candidate ids on the read lane. Writes nothing and locks nothing.
+ * Reads up to `limit` candidates on the read lane, oldest first. Writes nothing and locks nothing.
  * An answer may be stale in both directions when the lane is a replica.
  */
-export async function discover(lane: ReadLane, { known, queues, limit }: Discovery): Promise<TaskId[]> {
-  const values = { known: knownRevisionsValue(known), queues };
-  const rows = await discoverStatement(limit, queues === undefined).run(lane, values);
-  return rows.map((row) => row.id as TaskId);
+export async function discover(
+  lane: ReadLane,
+  { known, queues, limit, from }: Discovery,
+): Promise<Candidate[]> {
+  const values = {
+    known: knownRevisionsValue(known),
+    queues: from === undefined ? queues : [...from.keys()],
+    from: from === undefined ? undefined : [...from.values()].map(({ dbMs }) => dbMs - FROM_TOLERANCE_MS),
+  };
+  const rows = await discoverStatement(limit, reachOf(queues, from)).run(lane, values);
+  return rows.map(({ id, queue, run_at }) => ({ id: id as TaskId, queue, runAt: dbInstant(run_at) }));
+}
+
+/** A moment travels as a double, which may be a microsecond off. */
+const FROM_TOLERANCE_MS = 1;
+
+/** Every queue there is, the named ones, or the named ones from a moment on. */
+export const REACHES = ['every', 'named', 'from'] as const;
+export type Reach = (typeof REACHES)[number];
+
+function reachOf(queues: Discovery['queues'], from: Horizon | undefined): Reach {
+  if (from !== undefined) return 'from';
+  return queues === undefined ? 'every' : 'named';
+}
+
+interface CandidateRow {
+  readonly id: string;
+  readonly queue: string;
+  readonly run_at: string;
 }
 
 /** One statement for a limit: as a parameter it would be planned badly, or each time. */
-export function discoverStatement(limit: number, everyQueue: boolean): Statement<{ id: string }> {
-  const key = `${limit} ${everyQueue}`;
+export function discoverStatement(limit: number, reach: Reach): Statement<CandidateRow> {
+  const key = `${limit} ${reach}`;
   let made = statements.get(key);
   if (made === undefined) {
-    made = makeDiscover(limit, everyQueue);
+    made = makeDiscover(limit, reach);
     statements.set(key, made);
   }
   return made;
 }
 
-const statements = new Map<string, Statement<{ id: string }>>();
+const statements = new Map<string, Statement<CandidateRow>>();
 
 // The index is ordered by (queue, run_at): each queue's oldest are its first entries, and future, dead and
 // settled rows are never read. So the queues are walked one by one and merged, rather than all rows sorted.
@@ -44,54 +88,73 @@ const statements = new Map<string, Statement<{ id: string }>>();
 // given as a range from (queue) to (queue, now()), which is expected to hold far more rows, and the LIMIT as a
 // sub-select, whose value the planner does not see: it plans for the first tenth of the rows.
 // Pinned by test/statements/a-burst-meets-no-statistics.test.ts.
-function makeDiscover(limit: number, everyQueue: boolean): Statement<{ id: string }> {
+//
+// While a long transaction holds back vacuum, the entries of all tasks settled since then stand at the head of the
+// index, and each look would walk them: hence a look may begin at the last one found (`from`), when there is plenty.
+// Pinned by test/hazards/7-a-full-table-slows-the-claim.test.ts.
+function makeDiscover(limit: number, reach: Reach): Statement<CandidateRow> {
   const rows = sql<number>`(select ${sql.lit(limit)})`;
   return statement((db) => {
     const namedQueues = sql<{ queue: string }>`unnest(${parameter<string[]>('queues')}::text[])`.as<'served'>(
       sql`served(queue)`,
     );
-    const served = everyQueue
-      ? db
-          .withRecursive('hop(queue)', (cte) =>
-            cte
-              .selectFrom('async_tasks')
-              .where((t) => t.not(t.ref('async_tasks.exhausted')))
-              .select((t) => t.fn.min<string | null>('async_tasks.queue').as('queue'))
-              .unionAll(
-                cte
-                  .selectFrom('hop')
-                  .where('hop.queue', 'is not', null)
-                  .select((h) =>
-                    h
-                      .selectFrom('async_tasks')
-                      .where((t) => t.not(t.ref('async_tasks.exhausted')))
-                      .whereRef('async_tasks.queue', '>', 'hop.queue')
-                      .select((t) => t.fn.min<string | null>('async_tasks.queue').as('queue'))
-                      .as('queue'),
-                  ),
-              ),
-          )
-          .selectFrom('hop as served')
-      : db.selectFrom(namedQueues);
+    const fromThere = sql<{
+      queue: string;
+      from_ms: number;
+    }>`unnest(${parameter<string[]>('queues')}::text[], ${parameter<number[]>('from')}::float8[])`.as<'served'>(
+      sql`served(queue, from_ms)`,
+    );
+    const begin =
+      reach === 'from'
+        ? sql<SqlBool>`(async_tasks.queue, async_tasks.run_at) >= (served.queue, to_timestamp(served.from_ms / 1000))`
+        : sql<SqlBool>`async_tasks.queue >= served.queue`;
+    const served =
+      reach === 'every'
+        ? db
+            .withRecursive('hop(queue)', (cte) =>
+              cte
+                .selectFrom('async_tasks')
+                .where((t) => t.not(t.ref('async_tasks.exhausted')))
+                .select((t) => t.fn.min<string | null>('async_tasks.queue').as('queue'))
+                .unionAll(
+                  cte
+                    .selectFrom('hop')
+                    .where('hop.queue', 'is not', null)
+                    .select((h) =>
+                      h
+                        .selectFrom('async_tasks')
+                        .where((t) => t.not(t.ref('async_tasks.exhausted')))
+                        .whereRef('async_tasks.queue', '>', 'hop.queue')
+                        .select((t) => t.fn.min<string | null>('async_tasks.queue').as('queue'))
+                        .as('queue'),
+                    ),
+                ),
+            )
+            .selectFrom('hop as served')
+        : db.selectFrom(reach === 'from' ? fromThere : namedQueues);
     return served
       .innerJoinLateral(
         (from) =>
           from
             .selectFrom('async_tasks')
-            .whereRef('async_tasks.queue', '>=', 'served.queue')
+            .where(begin)
             .where(sql<SqlBool>`(async_tasks.queue, async_tasks.run_at) <= (served.queue, ${databaseNow})`)
             .where(isClaimable)
             .orderBy('async_tasks.queue')
             .orderBy('async_tasks.run_at')
             .orderBy('async_tasks.id')
             .limit(rows)
-            .select(['async_tasks.id', 'async_tasks.run_at'])
+            .select(['async_tasks.id', 'async_tasks.queue', 'async_tasks.run_at'])
             .as('candidate'),
         (join) => join.onTrue(),
       )
       .orderBy('candidate.run_at')
       .orderBy('candidate.id')
       .limit(rows)
-      .select(sql<string>`candidate.id::text`.as('id'));
+      .select([
+        sql<string>`candidate.id::text`.as('id'),
+        'candidate.queue',
+        epochText(sql`candidate.run_at`).as('run_at'),
+      ]);
   });
 }

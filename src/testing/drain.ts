@@ -114,7 +114,7 @@ async function nextTask(lanes: DrainLanes, options: DrainOptions): Promise<HeldT
     // What another transaction has locked is found and not claimed: each further look reaches beyond it.
     const limit = tried.size + DISCOVER_LIMIT;
     const found = await discover(lanes.read, { known, queues: options.queues, limit });
-    const ids = found.filter((id) => !tried.has(id));
+    const ids = found.map(({ id }) => id).filter((id) => !tried.has(id));
     const sentAt = readClocks(systemClock);
     const [task] = await claim(lanes.write, { ids, known, leaseMs, slots: 1 });
     if (task !== undefined) return new HeldTask(task, sentAt);

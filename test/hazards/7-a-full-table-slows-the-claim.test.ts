@@ -1,8 +1,9 @@
 import { type Kysely, sql } from 'kysely';
 import type { DB } from '../../generated/db.ts';
+import type { TaskId } from '../../src/domain/ids.ts';
 import { pruneAll } from '../../src/maintenance/pruner.ts';
 import { claimStatement } from '../../src/statements/claim.ts';
-import { discover, discoverStatement } from '../../src/statements/discover.ts';
+import { type Candidate, discover, discoverStatement, type Horizon } from '../../src/statements/discover.ts';
 import { knownRevisionsValue } from '../../src/statements/predicates.ts';
 import { holdTransaction } from '../support/held-transaction.ts';
 import { explain, type Plan } from '../support/plans.ts';
@@ -16,7 +17,12 @@ const BUFFERS_MAX = 50;
 const known = knownRevisionsValue(knownRevisions);
 
 const explainDiscovery = (db: Kysely<DB>): Promise<Plan> =>
-  explain(db, discoverStatement(20, true), { known, queues: undefined });
+  explain(db, discoverStatement(20, 'every'), { known, queues: undefined });
+
+async function idsFrom(db: Kysely<DB>, from: Horizon | undefined): Promise<TaskId[]> {
+  const found = await discover(readLaneOf(db), { known: knownRevisions, queues: undefined, limit: 20, from });
+  return found.map(({ id }) => id);
+}
 
 /** Only looked at: the lease it takes is given back. */
 async function explainClaim(db: Kysely<DB>, ids: readonly string[]): Promise<Plan> {
@@ -42,9 +48,7 @@ test('with 200,000 dead and 200,000 future rows, discovery and claim look at a h
     expect(claim.buffers, statistics).toBeLessThan(BUFFERS_MAX);
     expect(claim.nodeTypes, statistics).not.toContain('Seq Scan');
   }
-  expect(await discover(readLaneOf(db), { known: knownRevisions, queues: undefined, limit: 20 })).toEqual([
-    id,
-  ]);
+  expect(await idsFrom(db, undefined)).toEqual([id]);
 });
 
 /** Pages of the table and of the index that discovery reads. */
@@ -71,9 +75,18 @@ test('300,000 deleted rows that an old snapshot still sees cost discovery no mor
   expect([...held.indexes]).toEqual(['async_tasks_discovery']);
   expect(held.nodeTypes).not.toContain('Seq Scan');
   expect((await explainClaim(db, [id])).buffers).toBeLessThan(BUFFERS_MAX);
-  expect(await discover(readLaneOf(db), { known: knownRevisions, queues: undefined, limit: 20 })).toEqual([
-    id,
-  ]);
+  expect(await idsFrom(db, undefined)).toEqual([id]);
+
+  // A look from the last one found on, as a busy replica looks, does not meet them at all.
+  const [found] = await discover(readLaneOf(db), { known: knownRevisions, queues: undefined, limit: 20 });
+  const from = new Map([['default', (found as Candidate).runAt]]);
+  expect(await idsFrom(db, from)).toEqual([id]);
+  const bounded = await explain(db, discoverStatement(20, 'from'), {
+    known,
+    queues: ['default'],
+    from: [(found as Candidate).runAt.dbMs],
+  });
+  expect(bounded.buffers).toBeLessThan(BUFFERS_MAX);
 
   await snapshot.release();
   await sql`vacuum taskq.async_tasks`.execute(db);

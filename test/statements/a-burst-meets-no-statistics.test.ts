@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely';
 import type pg from 'pg';
 import type { DB } from '../../generated/db.ts';
 import { PreparedClient } from '../../src/postgres/client.ts';
-import { discoverStatement } from '../../src/statements/discover.ts';
+import { discoverStatement, REACHES } from '../../src/statements/discover.ts';
 import { writeLane } from '../../src/statements/lanes.ts';
 import { knownRevisionsValue } from '../../src/statements/predicates.ts';
 import { dequeue } from '../../src/statements/settle.ts';
@@ -23,9 +23,9 @@ test('a discovery reads a few pages of a burst although the table was never anal
   await withoutAutovacuum(db);
   await insertRows(db, BURST);
   const known = knownRevisionsValue(knownRevisions);
-  for (const everyQueue of [true, false]) {
-    const queues = everyQueue ? undefined : ['default', 'critical'];
-    const plan = await explain(db, discoverStatement(20, everyQueue), { known, queues });
+  for (const reach of REACHES) {
+    const queues = reach === 'every' ? undefined : ['default', 'critical'];
+    const plan = await explain(db, discoverStatement(20, reach), { known, queues, from: [0, 0] });
     expect(plan.buffers).toBeLessThan(50);
     expect(plan.nodeTypes).not.toContain('Bitmap Heap Scan');
   }

@@ -65,12 +65,16 @@ afterAll(async () => {
 
 const DISCOVERIES = {
   'discovery in every queue': {
-    statement: discoverStatement(CANDIDATES, true),
+    statement: discoverStatement(CANDIDATES, 'every'),
     values: { queues: undefined },
   },
   'discovery in named queues': {
-    statement: discoverStatement(CANDIDATES, false),
+    statement: discoverStatement(CANDIDATES, 'named'),
     values: { queues: ['default', 'critical', 'no_such_queue'] },
+  },
+  'discovery from a horizon on': {
+    statement: discoverStatement(CANDIDATES, 'from'),
+    values: { queues: ['default', 'critical'], from: [0, 0] },
   },
 };
 
