@@ -1,6 +1,7 @@
 import { type Kysely, sql } from 'kysely';
 import type { DB } from '../../generated/db.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/index.ts';
+import type { QueueEvent } from '../../src/index.ts';
 import { openLanes } from '../../src/postgres/lanes.ts';
 import { countTasks } from '../../src/statements/counts.ts';
 import { migrateUp } from '../../src/statements/migrate.ts';
@@ -77,6 +78,9 @@ test('a settlement and a claim whose connection is killed under them are sent ag
   await killUnder(mayEnd.open, () => events.next('settlement_retried'));
   expect(await events.first('settled')).toMatchObject({ task: { id: held, attempt: 1 }, outcome: 'success' });
 
+  // The slot has looked again and waits: a row inserted before that would be claimed before the lock.
+  const last = (kind: QueueEvent['kind']) => events.all.findLastIndex((event) => event.kind === kind);
+  await events.until(() => last('discovered') > last('settled'), 'a look after the settlement');
   const waiting = await insertRow(db);
   await killUnder(
     () => wakeReplicas(db),
