@@ -8,6 +8,7 @@ export type {
   Handler,
   HandlerContext,
   HandlerResult,
+  HandlerTransaction,
   SlicedHandlerContext,
 } from './domain/handler.ts';
 export type { TaskId } from './domain/ids.ts';

@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto';
 import pg from 'pg';
+import { statementName } from './statement-name.ts';
 
 // What pg leaves to its users, for every connection that taskq opens:
 // an error event without a listener ends the process; a client whose query timed out still waits for the lost
@@ -36,8 +36,7 @@ type NamedQuery = (query: string | pg.QueryConfig) => Promise<pg.QueryResult>;
 
 /** A client that survives its server; with `named`, one whose statements the server plans once. */
 function clientClass(named: boolean): typeof pg.Client {
-  const names = new Map<string, string>();
-  class LaneClient extends pg.Client {
+  return class LaneClient extends pg.Client {
     #executions = 0;
 
     constructor(config?: string | pg.ClientConfig) {
@@ -83,17 +82,7 @@ function clientClass(named: boolean): typeof pg.Client {
       }
       throw error;
     }
-  }
-  return LaneClient;
-
-  function statementName(text: string): string {
-    let name = names.get(text);
-    if (name === undefined) {
-      name = `taskq_${createHash('sha256').update(text).digest('base64url').slice(0, 24)}`;
-      names.set(text, name);
-    }
-    return name;
-  }
+  } as typeof pg.Client;
 }
 
 export const PreparedClient = clientClass(true);

@@ -49,6 +49,7 @@ export function statement<Row>(build: (db: Kysely<DB>, schema: string) => Compil
     if (compiled === undefined) {
       compiled = build(compiler.withSchema(schema), schema).compile();
       compiledBySchema.set(schema, compiled);
+      queueTexts.add(compiled.sql);
     }
     return compiled;
   };
@@ -65,6 +66,13 @@ export function statement<Row>(build: (db: Kysely<DB>, schema: string) => Compil
       return executed(lane, { ...compiled, parameters });
     },
   };
+}
+
+const queueTexts = new Set<string>();
+
+/** Whether `text` is a statement of the queue, compiled here: those are few, and worth preparing. */
+export function isQueueStatement(text: string): boolean {
+  return queueTexts.has(text);
 }
 
 // A database may default to an isolation level under which a statement fails because another one has committed

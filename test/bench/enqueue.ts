@@ -1,4 +1,4 @@
-import { PreparedClient } from '../../src/postgres/client.ts';
+import { PreparingClient } from '../../src/index.ts';
 import {
   amongClients,
   type Bench,
@@ -58,7 +58,6 @@ const WAYS: readonly Way[] = [
     clients: 1,
     calls: 2_000,
     tasks: 1,
-    target: TARGET,
     taskq: inTransaction,
     floor: floorInTransaction,
   },
@@ -67,6 +66,7 @@ const WAYS: readonly Way[] = [
     clients: 1,
     calls: 2_000,
     tasks: 1,
+    target: TARGET,
     prepared: true,
     taskq: inTransaction,
     floor: floorInTransaction,
@@ -116,7 +116,7 @@ export async function measureEnqueue(bench: Bench): Promise<Line[]> {
 
 async function enqueueTaskq({ server }: Bench, way: Way, calls: number): Promise<number> {
   await clearTasks(server);
-  const application = openApplication(server, way.clients, way.prepared ? PreparedClient : undefined);
+  const application = openApplication(server, way.clients, way.prepared ? PreparingClient : undefined);
   try {
     const run = (count: number) => amongClients(way.clients, count, () => way.taskq(application));
     await run(way.tasks === 1 ? WARM_UP_CALLS : way.clients);
