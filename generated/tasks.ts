@@ -11,6 +11,7 @@ import {
   type HandlersFor,
   type PayloadInput as InputOf,
   type PayloadOutput as OutputOf,
+  type PayloadPath,
   type RegisteredTask,
 } from '../src/index.ts';
 import { dependencyGraphReconcile } from '../src/tasks/dependency-graph-reconcile.ts';
@@ -48,7 +49,7 @@ export function enqueue<Type extends TaskType>(
   tx: CallerTransaction,
   type: Type,
   payload: PayloadInput<Type>,
-  options?: EnqueueOptions,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
 ): Promise<Enqueued> {
   return enqueuer.enqueue(tx, type, payload, options);
 }
@@ -58,7 +59,7 @@ export function enqueueMany<Type extends TaskType>(
   tx: CallerTransaction,
   type: Type,
   payloads: readonly PayloadInput<Type>[],
-  options?: EnqueueOptions,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
 ): Promise<Enqueued[]> {
   return enqueuer.enqueueMany(tx, type, payloads, options);
 }
@@ -66,7 +67,7 @@ export function enqueueMany<Type extends TaskType>(
 export function enqueueDependencyGraphReconcile(
   tx: CallerTransaction,
   payload: PayloadInput<'dependency_graph_reconcile'>,
-  options?: EnqueueOptions,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'dependency_graph_reconcile'>>>,
 ): Promise<Enqueued> {
   return enqueue(tx, 'dependency_graph_reconcile', payload, options);
 }
@@ -74,7 +75,7 @@ export function enqueueDependencyGraphReconcile(
 export function enqueueExplorePurge(
   tx: CallerTransaction,
   payload: PayloadInput<'explore_purge'>,
-  options?: EnqueueOptions,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'explore_purge'>>>,
 ): Promise<Enqueued> {
   return enqueue(tx, 'explore_purge', payload, options);
 }
@@ -82,7 +83,7 @@ export function enqueueExplorePurge(
 export function enqueueSeatCapAudit(
   tx: CallerTransaction,
   payload: PayloadInput<'seat_cap_audit'>,
-  options?: EnqueueOptions,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'seat_cap_audit'>>>,
 ): Promise<Enqueued> {
   return enqueue(tx, 'seat_cap_audit', payload, options);
 }
@@ -93,4 +94,26 @@ export type Handlers = HandlersFor<Tasks>;
 /** Joins the handlers to their definitions, for a worker. */
 export function defineHandlers(handlers: Handlers): HandlerRegistry {
   return createRegistry(tasks, handlers);
+}
+
+/** What rows of each revision hold, for the `upgrades` of the definitions. */
+declare module '../src/index.ts' {
+  interface PayloadRevisions {
+    dependency_graph_reconcile: {
+      1: {
+        generation: number;
+        stackId: string;
+      };
+    };
+    explore_purge: {
+      1: {
+        stackId: string;
+      };
+    };
+    seat_cap_audit: {
+      1: {
+        organisationId: string;
+      };
+    };
+  }
 }

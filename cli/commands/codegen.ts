@@ -1,5 +1,6 @@
 import type { Argv, CommandModule } from 'yargs';
 import { type CodegenOptions, type CodegenReport, runCodegen } from '../../src/codegen/codegen.ts';
+import type { AcceptRequest } from '../../src/codegen/revisions.ts';
 import { type ErrorCode, TaskqError } from '../../src/domain/errors.ts';
 import { settingOptions } from '../settings.ts';
 
@@ -10,6 +11,8 @@ interface CodegenArguments {
   schema: string;
   migrations: string | undefined;
   check: boolean;
+  accept: string[] | undefined;
+  reason: string[] | undefined;
   json: boolean;
   databaseTypes: boolean;
   scratchDatabaseUrl: string | undefined;
@@ -20,7 +23,7 @@ const MISUSE: readonly ErrorCode[] = ['CONFIG_INVALID', 'OPTION_INVALID'];
 
 /**
  * `taskq codegen`: the report, or with `--check` the diff, on stdout; progress and errors on stderr. Exit code 0 done
- * or up to date, 1 drift found by `--check`, 2 misuse, 3 the files could not be made or checked.
+ * or up to date, 1 drift found by `--check` or a payload change that rows might not survive, 2 misuse, 3 the files could not be made or checked.
  */
 export const codegen: CommandModule<object, CodegenArguments> = {
   command: 'codegen',
@@ -38,6 +41,18 @@ function codegenOptions(yargs: Argv<object>): Argv<CodegenArguments> {
       type: 'boolean',
       default: false,
       describe: 'write nothing; exit 1 if anything differs',
+    })
+    .option('accept', {
+      type: 'string',
+      array: true,
+      requiresArg: true,
+      describe: 'a task type whose payload change needs no upgrade; give --reason with it',
+    })
+    .option('reason', {
+      type: 'string',
+      array: true,
+      requiresArg: true,
+      describe: 'why it needs none; kept in the manifest',
     })
     .option('json', { type: 'boolean', default: false, describe: 'print the report as one JSON object' })
     .option('database-types', {
@@ -60,8 +75,12 @@ async function generate(argv: CodegenArguments): Promise<0 | 1 | 2 | 3> {
     const report = await runCodegen(toOptions(argv));
     if (argv.json) print(JSON.stringify(report));
     else if (argv.check) printCheck(report);
-    else printDone(report);
-    return argv.check && !report.upToDate ? 1 : 0;
+    else if (report.problems.length === 0) printDone(report);
+    for (const caution of report.cautions) say(`note: ${caution}`);
+    if (report.problems.length === 0) return argv.check && !report.upToDate ? 1 : 0;
+    for (const { message } of report.problems) say(message);
+    if (!argv.check) say('nothing was written');
+    return 1;
   } catch (error) {
     return fail(argv, error);
   }
@@ -69,6 +88,7 @@ async function generate(argv: CodegenArguments): Promise<0 | 1 | 2 | 3> {
 
 function toOptions(argv: CodegenArguments): CodegenOptions {
   const { definitions = [], migrations, scratchDatabaseUrl } = argv;
+  const accept = acceptRequests(argv);
   if (definitions.length === 0) {
     throw new TaskqError('CONFIG_INVALID', "no definitions: give --definitions 'src/tasks/**/*.ts'");
   }
@@ -80,14 +100,28 @@ function toOptions(argv: CodegenArguments): CodegenOptions {
     schema: argv.schema,
     check: argv.check,
     withDatabaseTypes: argv.databaseTypes,
+    ...(accept.length === 0 ? {} : { accept }),
     ...(migrations === undefined ? {} : { migrationsDir: migrations }),
     ...(scratchDatabaseUrl === undefined ? {} : { scratchDatabaseUrl }),
     onProgress: say,
   };
 }
 
+/** One reason may stand for all the types; otherwise each has its own, in the same order. */
+function acceptRequests({ accept = [], reason: reasons = [] }: CodegenArguments): AcceptRequest[] {
+  const isPaired = reasons.length === accept.length || (reasons.length === 1 && accept.length > 0);
+  if (!isPaired) {
+    throw new TaskqError(
+      'OPTION_INVALID',
+      '--accept and --reason go together: a type, and why it needs no upgrade',
+    );
+  }
+  return accept.map((type, at) => ({ type, reason: (reasons[at] ?? reasons[0]) as string }));
+}
+
 function printCheck(report: CodegenReport): void {
   if (report.upToDate) {
+    if (report.problems.length > 0) return;
     print(`up to date: ${report.tasks.length} task types, ${report.files.length} files`);
     return;
   }

@@ -9,6 +9,13 @@ import { type Manifest, nextManifest, parseManifest, renderManifest } from './ma
 import { readMigrations } from './read-migrations.ts';
 import { type MigrationSource, renderMigrations } from './render-migrations.ts';
 import { importSpecifier, renderTasks } from './render-tasks.ts';
+import {
+  type AcceptRequest,
+  acceptSteps,
+  findCautions,
+  findProblems,
+  type RevisionProblem,
+} from './revisions.ts';
 import { type ImportExtension, importExtensionFor } from './tsconfig.ts';
 
 export interface CodegenOptions {
@@ -26,6 +33,8 @@ export interface CodegenOptions {
   readonly importExtension?: ImportExtension;
   /** Write nothing; answer what would change. Default false. */
   readonly check?: boolean;
+  /** Breaking payload changes that need no upgrade; why is recorded in the manifest. Not with `check`. */
+  readonly accept?: readonly AcceptRequest[];
   /** Whether to make `db.ts`, which takes a database. Default true. */
   readonly withDatabaseTypes?: boolean;
   /** A server for `db.ts` instead of the embedded one; a scratch schema is made on it and dropped. */
@@ -40,6 +49,10 @@ export interface CodegenReport {
   readonly files: readonly EmittedFile[];
   /** Whether the files on disk were already what they should be. */
   readonly upToDate: boolean;
+  /** Payload changes that rows might not survive. While there are any, nothing is written. */
+  readonly problems: readonly RevisionProblem[];
+  /** What the new revisions look at that earlier ones let pass unseen; a line each. */
+  readonly cautions: readonly string[];
   readonly tasks: readonly {
     readonly type: string;
     readonly revision: number;
@@ -51,31 +64,38 @@ export interface CodegenReport {
 
 /**
  * Makes `tasks.ts`, `payloads.json` and `db.ts` from the task definitions. All is rendered before anything is
- * written, so a failure leaves the files as they were.
- * @throws TaskqError `CONFIG_INVALID` when no file matches; `CODEGEN_FAILED` for definitions, a manifest, a tsconfig
+ * written, so a failure leaves the files as they were. So does a payload change that breaks without an upgrade and
+ * was not accepted: were the manifest written, the change would no longer be one.
+ * @throws TaskqError `CONFIG_INVALID` when no file matches; `OPTION_INVALID` for an acceptance of nothing;
+ *   `CODEGEN_FAILED` for definitions, a manifest, a tsconfig
  *   or a file that cannot be used; `EMBEDDED_UNAVAILABLE` and `MIGRATION_FAILED` from making the database types
  */
 export async function runCodegen(options: CodegenOptions): Promise<CodegenReport> {
-  const { cwd, check = false, onProgress = () => {} } = options;
+  const { accept = [], cwd, check = false, onProgress = () => {} } = options;
+  if (check && accept.length > 0) {
+    throw new TaskqError('OPTION_INVALID', 'accept: a check writes nothing; accept without it');
+  }
   const outDir = path.resolve(cwd, options.outDir ?? 'generated');
   onProgress('loading task definitions');
-  const definitions = await loadDefinitions({ ...options, outDir });
+  const loaded = await loadDefinitions({ ...options, outDir });
+  const definitions = loaded.map(({ definition }) => definition);
   const manifestFile = path.join(outDir, 'payloads.json');
   const committed = parseManifest((await readGenerated(manifestFile)) ?? '{}', manifestFile);
-  const manifest = nextManifest(
-    committed,
-    definitions.map(({ definition }) => definition),
-  );
+  const manifest = acceptSteps(definitions, nextManifest(committed, definitions), accept);
+  const problems = findProblems(definitions, manifest);
   const files: GeneratedFile[] = [
-    { path: path.join(outDir, 'tasks.ts'), text: tasksText(definitions, manifest, outDir, options) },
+    { path: path.join(outDir, 'tasks.ts'), text: tasksText(loaded, manifest, outDir, options) },
     { path: manifestFile, text: renderManifest(manifest) },
-    ...(await databaseFiles(outDir, options)),
+    // Made last and not in vain: it takes a database.
+    ...(problems.length > 0 && !check ? [] : await databaseFiles(outDir, options)),
   ];
-  const emitted = await emit(files, { cwd, check });
+  const emitted = await emit(files, { cwd, check: check || problems.length > 0 });
   return {
     files: emitted,
     upToDate: emitted.every(({ status }) => status === 'unchanged'),
-    tasks: definitions.map(({ definition: { type }, exportName, file }) => ({
+    problems,
+    cautions: findCautions(committed, manifest),
+    tasks: loaded.map(({ definition: { type }, exportName, file }) => ({
       type,
       revision: manifest.get(type)?.revision ?? 1,
       file: path.relative(cwd, file).replaceAll('\\', '/'),

@@ -56,8 +56,7 @@ async function typesOf(connection: pg.ClientConfig, options: DatabaseTypesOption
 }
 
 async function introspect(connection: pg.ClientConfig, schema: string): Promise<string> {
-  // Loaded here: it is slow to load, and most of the code generator does without it.
-  const { generate, getDialect } = await import('kysely-codegen');
+  const { generate, getDialect } = await loadKyselyCodegen();
   const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: new pg.Pool(connection) }) });
   try {
     return await generate({
@@ -72,6 +71,18 @@ async function introspect(connection: pg.ClientConfig, schema: string): Promise<
     });
   } finally {
     await db.destroy();
+  }
+}
+
+/** Loaded here: it is slow to load, and most of the code generator does without it. */
+async function loadKyselyCodegen(): Promise<typeof import('kysely-codegen')> {
+  try {
+    return await import('kysely-codegen');
+  } catch (cause) {
+    // It loads a package that it does not depend on.
+    if (!(cause as Error).message.startsWith("Cannot find module 'typescript'")) throw cause;
+    const wayOut = 'install it (npm install --save-dev typescript), or give --no-database-types';
+    throw new TaskqError('CODEGEN_FAILED', `db.ts takes the package typescript: ${wayOut}`, { cause });
   }
 }
 

@@ -9,12 +9,18 @@ import { byCodeUnit } from './order.ts';
 //   "map", "set", "custom" …   any other type JSON does not have
 //   "coerced"                  other types are accepted too, and converted
 //   "default", "catch"         a value is filled in; which one is left out, since a function may make it anew
+//   "prefault"                 a value is filled in, and then parsed like one that was given
+//   "intersected"              two schemas take the value each, and what they make of it must agree
 //   "refined"                  a function of the user's decides as well (`x-taskq-refinements`: how many)
 //   "transformed"              a function of the user's changes the value, and may refuse it
 //   "preprocessed"             a function of the user's makes the value that the schema beside it describes
 //   "piped"                    the result is parsed again, by the schema under `x-taskq-output`
 //
-// Bounds of types that JSON does not have stand under `x-taskq-checks`.
+// Where a function meets another one, or a wrapper such as `optional`, `x-taskq-order` says which is inside of which:
+// `z.string().refine(f).optional()` accepts nothing at all, `z.string().optional().refine(f)` only if `f` does.
+//
+// Bounds of types that JSON does not have stand under `x-taskq-checks`, and so do checks that the conversion leaves
+// out: a pattern's flags, the host names of a URL, one of two formats.
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
@@ -55,6 +61,7 @@ interface Definition {
   readonly coerce?: boolean;
   readonly checks?: readonly { readonly _zod: { readonly def: CheckDefinition } }[];
   readonly values?: readonly unknown[];
+  readonly innerType?: ZodType;
   readonly in?: ZodType;
   readonly out?: ZodType;
   readonly check?: string;
@@ -74,7 +81,10 @@ function annotate(schema: ZodType, json: Record<string, unknown>, outer: Readonl
     case 'prefault':
     case 'catch':
       delete json['default'];
-      marks.add(definition.type === 'catch' ? 'catch' : 'default');
+      marks.add(definition.type);
+      break;
+    case 'intersection':
+      marks.add('intersected');
       break;
     case 'literal':
       markLiteral(definition.values ?? [], json, marks);
@@ -90,7 +100,7 @@ function annotate(schema: ZodType, json: Record<string, unknown>, outer: Readonl
         marks.add(definition.type);
         const bounds = checks.filter(({ check }) => check !== 'custom').map(describeCheck);
         if (bounds.length > 0) json['x-taskq-checks'] = bounds.sort(byCodeUnit);
-      }
+      } else markUnsaid(definition, checks, json);
   }
   const refinements = checks.filter(({ check }) => check === 'custom').length;
   if (refinements > 0) {
@@ -98,7 +108,49 @@ function annotate(schema: ZodType, json: Record<string, unknown>, outer: Readonl
     json['x-taskq-refinements'] = refinements;
   }
   if (checks.some(({ check }) => check === 'overwrite')) marks.add('transformed');
+  const order = orderOf(schema);
+  // Inherited from the schema inside, which had less to say.
+  delete json['x-taskq-order'];
+  if (order.length > 1 && order.some((step) => FUNCTIONS.has(step))) json['x-taskq-order'] = order;
   if (marks.size > 0) json[MARKS] = [...marks].sort(byCodeUnit);
+}
+
+const FUNCTIONS = new Set(['intersected', 'piped', 'prefault', 'preprocessed', 'refined', 'transformed']);
+
+/** Functions and wrappers, the innermost first; neighbours of one kind count once. */
+function orderOf(schema: ZodType | undefined): string[] {
+  if (schema === undefined) return [];
+  const definition = schema._zod.def as unknown as Definition;
+  const checks = (definition.checks ?? []).map((check) => check._zod.def.check);
+  const isChanged = checks.includes('overwrite');
+  const own = checks.flatMap((check) => {
+    if (check === 'custom') return ['refined'];
+    if (check === 'overwrite') return ['transformed'];
+    // A bound is about the value before or after a trim.
+    return isChanged ? ['checked'] : [];
+  });
+  const steps = [...orderInside(definition), ...own];
+  return steps.filter((step, at) => step !== steps[at - 1]);
+}
+
+function orderInside(definition: Definition): string[] {
+  switch (definition.type) {
+    case 'catch':
+    case 'default':
+    case 'nonoptional':
+    case 'optional':
+    case 'prefault':
+      return [...orderOf(definition.innerType), definition.type];
+    case 'readonly':
+      return orderOf(definition.innerType);
+    case 'intersection':
+      return ['intersected'];
+    case 'pipe':
+      if (typeOf(definition.in) === 'transform') return ['preprocessed', ...orderOf(definition.out)];
+      return [...orderOf(definition.in), typeOf(definition.out) === 'transform' ? 'transformed' : 'piped'];
+    default:
+      return [];
+  }
 }
 
 const UNREPRESENTABLE = new Set([
@@ -115,6 +167,46 @@ const UNREPRESENTABLE = new Set([
   'undefined',
   'void',
 ]);
+
+/** Checks that the conversion has a keyword for, or that are marked elsewhere. */
+const SAID = new Set([
+  'custom',
+  'greater_than',
+  'length_equals',
+  'less_than',
+  'max_length',
+  'min_length',
+  'multiple_of',
+  'number_format',
+  'overwrite',
+]);
+
+function markUnsaid(
+  definition: Definition,
+  checks: readonly CheckDefinition[],
+  json: Record<string, unknown>,
+): void {
+  // A format that is a schema of its own, such as `z.url()`, is its own first check.
+  const own = definition.check === 'string_format' ? [definition as unknown as CheckDefinition] : [];
+  const unsaid = [...own, ...checks].flatMap((check) => {
+    if (SAID.has(check.check)) return [];
+    return check.check === 'string_format' ? unsaidOfFormat(check, json) : [describeCheck(check)];
+  });
+  if (unsaid.length > 0) json['x-taskq-checks'] = [...new Set(unsaid)].sort(byCodeUnit);
+}
+
+function unsaidOfFormat(check: CheckDefinition, json: Record<string, unknown>): string[] {
+  const { format, hostname, pattern, protocol } = check;
+  const unsaid: string[] = [];
+  // The conversion keeps a pattern's source only; those of zod's own formats never change their flags.
+  if (format === 'regex' && pattern instanceof RegExp && pattern.flags !== '')
+    unsaid.push(`regex ${pattern}`);
+  for (const part of [hostname, protocol]) if (part instanceof RegExp) unsaid.push(`${format} ${part}`);
+  // Of several formats the conversion keeps the last; one that is a function is gone then.
+  const isKept = json['format'] === (format === 'url' ? 'uri' : format);
+  if (pattern === undefined && !isKept) unsaid.push(String(format));
+  return unsaid;
+}
 
 /** A literal may be a bigint or undefined, which the conversion rounds or leaves out. */
 function markLiteral(values: readonly unknown[], json: Record<string, unknown>, marks: Set<string>): void {

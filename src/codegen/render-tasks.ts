@@ -3,9 +3,13 @@ import { TaskqError } from '../domain/errors.ts';
 import { generatedHeader } from './header.ts';
 import { enqueueFunctionName, isIdentifier, pascalCase } from './identifiers.ts';
 import type { LoadedDefinition } from './load-definitions.ts';
-import type { Manifest } from './manifest.ts';
+import { type Manifest, schemasOf } from './manifest.ts';
 import { byCodeUnit } from './order.ts';
+import { quote } from './quote.ts';
+import { payloadType } from './render-payload-type.ts';
 import type { ImportExtension } from './tsconfig.ts';
+
+export { quote };
 
 export interface RenderTasksOptions {
   /** For the header. */
@@ -28,6 +32,7 @@ const OWN_NAMES = [
     'OutputOf',
     'PayloadInput',
     'PayloadOutput',
+    'PayloadPath',
     'Promise',
     'RegisteredTask',
     'Tasks',
@@ -72,6 +77,7 @@ export function renderTasks(
     renderEnqueuer(options),
     ...entries.map(renderFunction),
     renderHandlers(entries),
+    ...renderRevisions(entries, manifest, options),
   ];
   return `${generatedHeader(options.globs)}/* eslint-disable */\n\n${sections.join('\n\n')}\n`;
 }
@@ -101,12 +107,6 @@ export function importSpecifier(
   }
   const specifier = withExtension(posix, extension);
   return specifier.startsWith('../') ? specifier : `./${specifier}`;
-}
-
-/** A TypeScript string literal that holds exactly `text` and nothing executable. */
-export function quote(text: string): string {
-  const inner = JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'");
-  return `'${inner.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')}'`;
 }
 
 function withExtension(file: string, extension: ImportExtension): string {
@@ -161,6 +161,7 @@ function renderImports(entries: readonly Entry[], { runtime }: RenderTasksOption
   type HandlersFor,
   type PayloadInput as InputOf,
   type PayloadOutput as OutputOf,
+  type PayloadPath,
 ${entries.length === 0 ? '' : '  type RegisteredTask,\n'}} from ${quote(runtime)};`,
     ...imports,
   ].join('\n');
@@ -208,7 +209,7 @@ export function enqueue<Type extends TaskType>(
   tx: CallerTransaction,
   type: Type,
   payload: PayloadInput<Type>,
-  options?: EnqueueOptions,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
 ): Promise<Enqueued> {
   return enqueuer.enqueue(tx, type, payload, options);
 }
@@ -218,7 +219,7 @@ export function enqueueMany<Type extends TaskType>(
   tx: CallerTransaction,
   type: Type,
   payloads: readonly PayloadInput<Type>[],
-  options?: EnqueueOptions,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
 ): Promise<Enqueued[]> {
   return enqueuer.enqueueMany(tx, type, payloads, options);
 }`;
@@ -228,7 +229,7 @@ function renderFunction({ type, functionName }: Entry): string {
   return `export function ${functionName}(
   tx: CallerTransaction,
   payload: PayloadInput<${quote(type)}>,
-  options?: EnqueueOptions,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<${quote(type)}>>>,
 ): Promise<Enqueued> {
   return enqueue(tx, ${quote(type)}, payload, options);
 }`;
@@ -244,6 +245,35 @@ export type Handlers = ${handlers};
 export function defineHandlers(handlers: Handlers): HandlerRegistry {
   return createRegistry(tasks, handlers);
 }`;
+}
+
+/** For `upgrades`, in the definitions: they import nothing from here, so it is taskq's own interface that is added to. */
+function renderRevisions(
+  entries: readonly Entry[],
+  manifest: Manifest,
+  { runtime }: RenderTasksOptions,
+): string[] {
+  if (entries.length === 0) return [];
+  const types = entries.flatMap(({ type }) => {
+    const entry = manifest.get(type);
+    if (entry === undefined) return [];
+    const revisions = [...schemasOf(entry)].map(
+      ([revision, schema]) => `      ${revision}: ${payloadType(schema, '      ')};`,
+    );
+    // Computed, as in a value, it would be no property of an interface.
+    const key = type === '__proto__' ? quote(type) : propertyKey(type);
+    return [`    ${key}: {`, ...revisions, '    };'];
+  });
+  return [
+    [
+      '/** What rows of each revision hold, for the `upgrades` of the definitions. */',
+      `declare module ${quote(runtime)} {`,
+      '  interface PayloadRevisions {',
+      ...types,
+      '  }',
+      '}',
+    ].join('\n'),
+  ];
 }
 
 function block(lines: readonly string[]): string {

@@ -9,6 +9,8 @@ export type ImportExtension = '.ts' | '.js' | 'none';
 interface CompilerOptions {
   readonly module?: string;
   readonly moduleResolution?: string;
+  readonly rootDir?: string;
+  readonly verbatimModuleSyntax?: boolean;
   readonly allowImportingTsExtensions?: boolean;
   readonly rewriteRelativeImportExtensions?: boolean;
 }
@@ -38,6 +40,30 @@ export function importExtensionFor(folder: string): ImportExtension {
   return keepsSource ? '.ts' : '.js';
 }
 
+/** What a project's tsconfig says that a new file in it must fit. */
+export interface CompilerSettings {
+  /** In lower case; what `moduleResolution` says, else what `module` does. */
+  readonly resolution: string | undefined;
+  /** Absolute: the one folder that the compiler takes sources from. */
+  readonly rootDir: string | undefined;
+  readonly verbatimModuleSyntax: boolean;
+}
+
+/**
+ * Of the tsconfig that governs `folder`; undefined when there is none.
+ * @throws TaskqError `CODEGEN_FAILED` when the tsconfig, or one it extends, cannot be read
+ */
+export function compilerSettingsOf(folder: string): CompilerSettings | undefined {
+  const file = nearestTsconfig(folder);
+  if (file === undefined) return undefined;
+  const { module, moduleResolution, rootDir, verbatimModuleSyntax } = compilerOptions(file, []);
+  return {
+    resolution: (moduleResolution ?? module)?.toLowerCase(),
+    rootDir,
+    verbatimModuleSyntax: verbatimModuleSyntax === true,
+  };
+}
+
 function compilerOptions(file: string, chain: readonly string[]): CompilerOptions {
   if (chain.includes(file)) {
     throw new TaskqError('CODEGEN_FAILED', `${file} extends itself: ${[...chain, file].join(' → ')}`);
@@ -50,7 +76,10 @@ function compilerOptions(file: string, chain: readonly string[]): CompilerOption
   }
   const bases = config.extends === undefined ? [] : [config.extends].flat();
   const inherited = bases.map((base) => compilerOptions(resolveBase(file, base), [...chain, file]));
-  return Object.assign({}, ...inherited, config.compilerOptions) as CompilerOptions;
+  const own = config.compilerOptions ?? {};
+  // Relative to the file that says it, which may be an inherited one.
+  const rootDir = own.rootDir === undefined ? {} : { rootDir: path.resolve(path.dirname(file), own.rootDir) };
+  return Object.assign({}, ...inherited, own, rootDir) as CompilerOptions;
 }
 
 function resolveBase(file: string, base: string): string {

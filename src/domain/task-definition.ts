@@ -13,6 +13,7 @@ import {
   MAX_ATTEMPTS_MAX,
   NAME_LENGTH_MAX,
 } from './limits.ts';
+import { checkUnique, type PayloadPath, type Uniqueness, type UniqueOptions } from './uniqueness.ts';
 
 /** By a registered symbol, not by class: the codegen loads definitions through another module loader. */
 const DEFINITION = Symbol.for('taskq.TaskDefinition');
@@ -41,14 +42,18 @@ type Successor<Count, Counted extends readonly unknown[] = []> = Counted['length
   ? [...Counted, unknown]['length'] & number
   : Successor<Count, [...Counted, unknown]>;
 
-type RevisionsOf<Type> = Type extends keyof PayloadRevisions ? PayloadRevisions[Type] : unknown;
+interface AnyUpgrades {
+  readonly [revision: number]: UpgradeFrom<unknown>;
+}
 
 /** Revision → how a payload of the revision before becomes one of this. `unknown` where nothing was generated yet. */
-export type Upgrades<Type extends string> = {
-  readonly [Revision in keyof RevisionsOf<Type> as Revision extends number
-    ? Successor<Revision>
-    : never]?: UpgradeFrom<RevisionsOf<Type>[Revision]>;
-} & { readonly [revision: number]: UpgradeFrom<unknown> };
+export type Upgrades<Type extends string> = Type extends keyof PayloadRevisions
+  ? {
+      readonly [Revision in keyof PayloadRevisions[Type] as Revision extends number
+        ? Successor<Revision>
+        : never]?: UpgradeFrom<PayloadRevisions[Type][Revision]>;
+    } & AnyUpgrades
+  : AnyUpgrades;
 
 /** One task type: the single source of its payload type, its limits and its queue. Imports no handler. */
 export interface TaskDefinition<
@@ -66,6 +71,8 @@ export interface TaskDefinition<
   readonly heartbeatMs: number | undefined;
   readonly maxAttempts: number;
   readonly backoff: BackoffPolicy;
+  /** Undefined when an enqueue is unique only by its own options. */
+  readonly unique: Uniqueness | undefined;
   /** By the revision they lead to. */
   readonly upgrades: Readonly<Record<number, Upgrade>>;
 }
@@ -99,6 +106,8 @@ export interface TaskDefinitionOptions<
   readonly maxAttempts?: number;
   /** The wait after a failure: `first` (default 15 s) doubling up to `max` (default 10 min). */
   readonly backoff?: { readonly first?: Duration; readonly max?: Duration };
+  /** What every enqueue of the type is unique by, unless it says otherwise itself (`unique: false` forces it). */
+  readonly unique?: UniqueOptions<PayloadPath<z.input<Payload>>>;
   /**
    * For rows that were enqueued before the payload's schema changed: `upgrades: { 2: (old) => … }` makes a payload
    * of revision 2 from one of revision 1. Applied in sequence up to the current revision, then the schema parses.
@@ -143,8 +152,18 @@ export function defineTask<
     heartbeatMs: options.heartbeat === undefined ? undefined : heartbeatMs(options.heartbeat, ceilingMs, of),
     maxAttempts: checkMaxAttempts(options.maxAttempts ?? MAX_ATTEMPTS_DEFAULT, of),
     backoff: Object.freeze({ firstMs, maxMs }),
+    unique: options.unique === undefined ? undefined : uniqueness(options.unique, of),
     upgrades: checkUpgrades(options.upgrades ?? {}, of),
   });
+}
+
+function uniqueness(unique: unknown, of: string): Uniqueness {
+  try {
+    return checkUnique(unique, `unique of ${of}`);
+  } catch (error) {
+    if (!(error instanceof TaskqError) || error.code !== 'OPTION_INVALID') throw error;
+    throw new TaskqError('DEFINITION_INVALID', error.message, { cause: error });
+  }
 }
 
 function checkUpgrades(upgrades: object, of: string): Readonly<Record<number, Upgrade>> {
@@ -227,7 +246,6 @@ function describe(value: unknown): string {
 }
 
 // The types a definition stands for. Input: what an enqueue gives; output: what the handler gets.
-export type TypeOf<D extends TaskDefinition> = D['type'];
 export type PayloadInput<D extends TaskDefinition> = z.input<D['payload']>;
 export type PayloadOutput<D extends TaskDefinition> = z.output<D['payload']>;
 export type CursorOf<D extends TaskDefinition> = D['cursor'] extends ZodType ? z.output<D['cursor']> : never;

@@ -7,8 +7,8 @@ import {
 } from '../domain/handler.ts';
 import type { Interruption, Run, RunEnd, Write } from '../domain/outcome.ts';
 import { checkPayload } from '../domain/payload-check.ts';
-import { decodePayload, encodePayload } from '../domain/payload-codec.ts';
-import type { ClaimedTask } from '../domain/task.ts';
+import { encodePayload } from '../domain/payload-codec.ts';
+import { readStoredPayload } from '../domain/stored-payload.ts';
 import type { TaskDefinition } from '../domain/task-definition.ts';
 import type { RegisteredHandler } from '../domain/task-set.ts';
 import { describeThrown } from '../domain/thrown.ts';
@@ -44,8 +44,10 @@ export async function runHandler(registered: RegisteredHandler, held: HeldTask, 
     interrupt.shutdown();
     return notStarted({ kind: 'threw', thrown: interrupt.signal.reason }, interrupt);
   }
-  const parsed = await parse(registered, held.task);
-  if (parsed.problem !== undefined) return notStarted({ kind: 'poison', problem: parsed.problem }, interrupt);
+  const stored = await readStoredPayload(registered, held.task);
+  // The handler is not bothered with it.
+  if (stored.kind === 'poison')
+    return notStarted({ kind: 'poison', problem: describeThrown(stored.thrown).message }, interrupt);
 
   const onShutdown = () => interrupt.shutdown();
   aborting.addEventListener('abort', onShutdown);
@@ -60,12 +62,12 @@ export async function runHandler(registered: RegisteredHandler, held: HeldTask, 
     const advanceCursor = (cursorText: string) => beat.whileGivingBack(() => deps.advanceCursor(cursorText));
     const complete = (transaction: HandlerTransaction) =>
       beat.whileGivingBack(() => deps.complete(transaction));
-    const context = makeContext(registered, held, parsed.cursor, deadline, interrupt, progress, {
+    const context = makeContext(registered, held, stored.cursor, deadline, interrupt, progress, {
       ...deps,
       advanceCursor,
       complete,
     });
-    const end = await call(registered, parsed.payload, context);
+    const end = await call(registered, stored.payload, context);
     return {
       end,
       interruption: interrupt.reason,
@@ -148,27 +150,6 @@ function deadlineOf({ stamp, sentAt }: HeldTask, definition: TaskDefinition, mar
 // A claim that was answered late has used up its budget; with heartbeats, a lease that no beat could keep any more.
 function isTooLate(deadline: Deadline, held: HeldTask, definition: TaskDefinition, clock: AppClock): boolean {
   return remainingMs(deadline, clock) <= 0 || held.leaseLeftMs(clock) <= (definition.heartbeatMs ?? 0);
-}
-
-interface Parsed {
-  readonly payload: unknown;
-  readonly cursor: unknown;
-  readonly problem: string | undefined;
-}
-
-// The stored form is what was enqueued, so this is the one parse that makes what the handler is promised.
-// What does not parse now never will: it is poison, and the handler is not bothered with it.
-async function parse({ definition }: RegisteredHandler, task: ClaimedTask): Promise<Parsed> {
-  try {
-    const payload = await checkPayload(definition.payload, decodePayload(task.payloadText), task.type);
-    const cursor =
-      definition.cursor === undefined || task.cursorText === undefined
-        ? undefined
-        : await checkPayload(definition.cursor, decodePayload(task.cursorText), task.type, 'cursor');
-    return { payload, cursor, problem: undefined };
-  } catch (thrown) {
-    return { payload: undefined, cursor: undefined, problem: describeThrown(thrown).message };
-  }
 }
 
 function makeContext(

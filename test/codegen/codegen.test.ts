@@ -72,7 +72,7 @@ describe('generation', () => {
   test('a changed schema raises the revision in the manifest and in the task set', async () => {
     const project = await makeProject({ 'tasks/purge.ts': taskFile('purge', 'purge') });
     await generate(project);
-    await writeFiles(project, { 'tasks/purge.ts': taskFile('purge', 'purge', 'z.number()') });
+    await writeFiles(project, { 'tasks/purge.ts': taskFile('purge', 'purge', 'z.string().nullable()') });
     const report = await generate(project);
     expect(report.tasks).toMatchObject([{ type: 'purge', revision: 2 }]);
     const files = await generated(project);

@@ -139,7 +139,7 @@ function programFor(groups: readonly (readonly string[])[]): string {
       `await g${at}.enqueue(tx, ${JSON.stringify(name)}, 'by name');`,
       `await g${at}.${enqueueFunctionName(name)}(tx, 'by function', { headers: { at: '${index}' } });`,
     ]),
-    `sizes.push(g${at}.defineHandlers({${names.map((name) => `[${JSON.stringify(name)}]: () => {}`).join()}}).size);`,
+    `sizes.push(g${at}.defineHandlers({${names.map((name) => `[${JSON.stringify(name)}]: async () => {}`).join()}}).size);`,
   ]);
   return [
     `import { Kysely, PostgresDialect } from 'kysely';`,
@@ -240,6 +240,25 @@ describe('the generated module compiles', () => {
     await runCodegen({ cwd: project, definitions: ['src/tasks/*'], withDatabaseTypes: false });
     expect(await tsc(project)).toBe('');
   });
+});
+
+test('an upgrade is typed by the revision before it, in a definition that imports nothing generated', async () => {
+  const source = (payload: string, upgrade = '') =>
+    taskFile('purge', 'cron:purge', `z.object({ ${payload} })${upgrade}`);
+  const project = await makeUserProject('upgrades', {
+    'tasks/purge.ts': source('id: z.string(), at: z.date(), note: z.string().default("")'),
+  });
+  const generate = () => runCodegen({ cwd: project, definitions: ['tasks/*'], withDatabaseTypes: false });
+  await generate();
+  const upgraded = (body: string) => source('id: z.bigint()', `, upgrades: { 2: (old) => (${body}) }`);
+  const fitting = '{ id: BigInt(old.id.length + old.at.getTime() + (old.note?.length ?? 0)) }';
+  await writeFiles(project, { 'tasks/purge.ts': upgraded(fitting) });
+  // Before and after the revision is made: the one that the next upgrade starts from is always there.
+  expect(await tsc(project)).toBe('');
+  expect(await generate()).toMatchObject({ problems: [], tasks: [{ revision: 2 }] });
+  expect(await tsc(project)).toBe('');
+  await writeFiles(project, { 'tasks/purge.ts': upgraded('{ id: old.id * 2 + old.name }') });
+  expect(await tsc(project)).toMatch(/TS2362[\s\S]*TS2339: Property 'name' does not exist/);
 });
 
 test('the bytes do not depend on the locale', async () => {

@@ -37,8 +37,60 @@ describe('what JSON Schema cannot say is marked', () => {
       {
         type: 'string',
         'x-taskq': ['piped', 'transformed'],
+        'x-taskq-order': ['transformed', 'piped'],
         'x-taskq-output': { type: 'number', maximum: 9 },
       },
+    ],
+    ['a prefault', z.string().prefault('a'), { type: 'string', 'x-taskq': ['prefault'] }],
+    [
+      'a refinement of an optional value',
+      z.string().optional().refine(Boolean),
+      {
+        type: 'string',
+        'x-taskq': ['refined'],
+        'x-taskq-refinements': 1,
+        'x-taskq-order': ['optional', 'refined'],
+      },
+    ],
+    [
+      'an optional value with a refinement',
+      z.string().refine(Boolean).optional(),
+      {
+        type: 'string',
+        'x-taskq': ['refined'],
+        'x-taskq-refinements': 1,
+        'x-taskq-order': ['refined', 'optional'],
+      },
+    ],
+    [
+      'a bound before a trim',
+      z.string().max(9).trim(),
+      {
+        type: 'string',
+        maxLength: 9,
+        'x-taskq': ['transformed'],
+        'x-taskq-order': ['checked', 'transformed'],
+      },
+    ],
+    [
+      'an intersection',
+      z.intersection(z.object({}), z.object({})),
+      { type: 'object', properties: {}, 'x-taskq': ['intersected'] },
+    ],
+    [
+      "a pattern's flags",
+      z.string().regex(/^a/i),
+      { type: 'string', pattern: '^a', 'x-taskq-checks': ['regex /^a/i'] },
+    ],
+    [
+      'the host names of a URL',
+      z.url({ hostname: /^a$/ }),
+      { type: 'string', format: 'uri', 'x-taskq-checks': ['url /^a$/'] },
+    ],
+    [
+      'the first of two formats',
+      z.string().url().jwt(),
+      { type: 'string', format: 'jwt', 'x-taskq-checks': ['url'] },
     ],
     [
       'two refinements',

@@ -11,7 +11,7 @@ import {
   type TaskType,
   tasks,
 } from '../../generated/tasks.ts';
-import type { Enqueued, HandlerContext, HandlerRegistry } from '../../src/index.ts';
+import type { Enqueued, HandlerContext, HandlerRegistry, PayloadPath } from '../../src/index.ts';
 
 interface AppTables {
   stacks: { id: string };
@@ -26,6 +26,8 @@ test('an enqueue takes the type, its payload and known options, in a transaction
   expectTypeOf(enqueue(tx, 'explore_purge', payload)).toEqualTypeOf<Promise<Enqueued>>();
   expectTypeOf(enqueueExplorePurge(db, payload, { delay: '5m' })).toEqualTypeOf<Promise<Enqueued>>();
   expectTypeOf(enqueueMany(tx, 'explore_purge', [payload])).toEqualTypeOf<Promise<Enqueued[]>>();
+  void enqueue(tx, 'explore_purge', payload, { unique: { by: ['stackId'], while: { window: '1h' } } });
+  void enqueueExplorePurge(tx, payload, { unique: false });
 });
 
 test('a wrong enqueue does not compile', () => {
@@ -43,6 +45,12 @@ test('a wrong enqueue does not compile', () => {
   void enqueueExplorePurge(tx, payload, { delay: 'soon' });
   // @ts-expect-error a payload, not a list of them
   void enqueueMany(tx, 'explore_purge', payload);
+  // @ts-expect-error no such field
+  void enqueue(tx, 'explore_purge', payload, { unique: { by: ['stakId'], while: 'live' } });
+  // @ts-expect-error what stands in the way is not said
+  void enqueue(tx, 'explore_purge', payload, { unique: { by: ['stackId'] } });
+  // @ts-expect-error no such mode
+  void enqueueMany(tx, 'explore_purge', [payload], { unique: { while: 'running' } });
   // @ts-expect-error no transaction
   void enqueueExplorePurge({}, payload);
 });
@@ -72,4 +80,27 @@ test('the types of a payload are those of its schema, in and out', () => {
   expectTypeOf<PayloadInput<'explore_purge'>>().toEqualTypeOf<{ stackId: string }>();
   expectTypeOf<PayloadOutput<'explore_purge'>>().toEqualTypeOf<{ stackId: string }>();
   expectTypeOf(tasks.explore_purge.definition.type).toEqualTypeOf<'explore_purge'>();
+});
+
+test('the fields that a key may be made of are those of the payload, whatever its shape', () => {
+  interface Deep {
+    id: string;
+    owner?: { id: number; since: Date; tags: string[] };
+    shape: { kind: 'a'; a: { x: 1 } } | { kind: 'b'; b: null };
+  }
+  expectTypeOf<PayloadPath<Deep>>().toEqualTypeOf<
+    | 'id'
+    | 'owner'
+    | 'owner.id'
+    | 'owner.since'
+    | 'owner.tags'
+    | 'shape'
+    | 'shape.kind'
+    | 'shape.a'
+    | 'shape.a.x'
+    | 'shape.b'
+  >();
+  expectTypeOf<PayloadPath<Record<string, unknown>>>().toEqualTypeOf<string>();
+  expectTypeOf<PayloadPath<unknown>>().toEqualTypeOf<string>();
+  expectTypeOf<PayloadPath<string[]>>().toEqualTypeOf<never>();
 });
