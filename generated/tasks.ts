@@ -92,7 +92,7 @@ export function enqueueSeatCapAudit(
 export type Handlers = HandlersFor<Tasks>;
 
 /** Joins the handlers to their definitions, for a worker. */
-export function defineHandlers(handlers: Handlers): HandlerRegistry {
+export function defineHandlers(handlers: Handlers): HandlerRegistry<Tasks> {
   return createRegistry(tasks, handlers);
 }
 

@@ -216,7 +216,7 @@ export const SETTINGS = {
     flag: 'max-payload-bytes',
     default: String(PAYLOAD_BYTES_MAX_DEFAULT),
     kind: `a whole number of bytes from 1 to ${PAYLOAD_BYTES_MAX}`,
-    description: 'The longest payload that `taskq enqueue` takes, in bytes of its stored JSON.',
+    description: 'The longest payload that an enqueue takes, in bytes of its stored JSON.',
     schema: wholeNumber(1, PAYLOAD_BYTES_MAX),
   }),
 };
@@ -333,7 +333,11 @@ async function loadConfigFile({ cwd, configFile }: ConfigSources): Promise<Confi
   return { name, values: values as Record<string, unknown> };
 }
 
-function findConfigFile(cwd: string): string | undefined {
+/**
+ * The configuration file of a folder, by its name.
+ * @throws TaskqError `CONFIG_INVALID` when there are two
+ */
+export function findConfigFile(cwd: string): string | undefined {
   const found = CONFIG_FILES.filter((name) => existsSync(path.join(cwd, name)));
   if (found.length > 1)
     throw invalid(`${found.join(' and ')} both exist; keep one, or name it with --config`);

@@ -2,6 +2,7 @@ import type { Argv, CommandModule } from 'yargs';
 import { type CodegenOptions, type CodegenReport, runCodegen } from '../../src/codegen/codegen.ts';
 import type { AcceptRequest } from '../../src/codegen/revisions.ts';
 import { type ErrorCode, TaskqError } from '../../src/domain/errors.ts';
+import { PAYLOAD_BYTES_MAX_DEFAULT } from '../../src/domain/limits.ts';
 import { settingOptions } from '../settings.ts';
 
 interface CodegenArguments {
@@ -9,6 +10,7 @@ interface CodegenArguments {
   out: string;
   runtime: string;
   schema: string;
+  maxPayloadBytes: number;
   migrations: string | undefined;
   check: boolean;
   accept: string[] | undefined;
@@ -65,7 +67,13 @@ function codegenOptions(yargs: Argv<object>): Argv<CodegenArguments> {
       describe: 'a server for db.ts instead of the embedded one; a schema is made on it and dropped',
     });
   // yargs hands `database-types` over as `databaseTypes` too; its types know only the spelling that was declared.
-  const withSettings = settingOptions(withOptions, ['definitions', 'out', 'runtime', 'schema']);
+  const withSettings = settingOptions(withOptions, [
+    'definitions',
+    'out',
+    'runtime',
+    'schema',
+    'maxPayloadBytes',
+  ]);
   // Several globs may follow one flag here, since no positional argument can be taken for one.
   return withSettings.array('definitions') as unknown as Argv<CodegenArguments>;
 }
@@ -98,6 +106,7 @@ function toOptions(argv: CodegenArguments): CodegenOptions {
     outDir: argv.out,
     runtime: argv.runtime,
     schema: argv.schema,
+    maxPayloadBytes: argv.maxPayloadBytes === PAYLOAD_BYTES_MAX_DEFAULT ? undefined : argv.maxPayloadBytes,
     check: argv.check,
     withDatabaseTypes: argv.databaseTypes,
     ...(accept.length === 0 ? {} : { accept }),

@@ -29,6 +29,8 @@ export interface CodegenOptions {
   readonly runtime?: string;
   /** The PostgreSQL schema that the rows live in. Default `'taskq'`. */
   readonly schema?: string;
+  /** The longest payload that the generated enqueue functions take, in bytes. Default 1 MiB. */
+  readonly maxPayloadBytes?: number | undefined;
   /** Default: as the tsconfig nearest to `outDir` asks. */
   readonly importExtension?: ImportExtension;
   /** Write nothing; answer what would change. Default false. */
@@ -116,6 +118,7 @@ function tasksText(
     outDir,
     runtime: runtimeSpecifier(options, outDir, importExtension),
     schema: options.schema ?? 'taskq',
+    maxPayloadBytes: options.maxPayloadBytes,
     importExtension,
   });
 }

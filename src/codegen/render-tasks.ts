@@ -20,6 +20,8 @@ export interface RenderTasksOptions {
   readonly runtime: string;
   /** The PostgreSQL schema that the rows live in. */
   readonly schema: string;
+  /** The longest payload, in bytes; undefined for the default. */
+  readonly maxPayloadBytes?: number | undefined;
   readonly importExtension: ImportExtension;
 }
 
@@ -198,8 +200,9 @@ export type PayloadInput<Type extends TaskType> = InputOf<Tasks[Type]['definitio
 export type PayloadOutput<Type extends TaskType> = OutputOf<Tasks[Type]['definition']>;`;
 }
 
-function renderEnqueuer({ schema }: RenderTasksOptions): string {
-  return `const enqueuer = createEnqueuer(tasks, { schema: ${quote(schema)} });
+function renderEnqueuer({ schema, maxPayloadBytes }: RenderTasksOptions): string {
+  const limit = maxPayloadBytes === undefined ? '' : `, maxPayloadBytes: ${maxPayloadBytes}`;
+  return `const enqueuer = createEnqueuer(tasks, { schema: ${quote(schema)}${limit} });
 
 /**
  * Enqueues a task in the caller's transaction: it exists exactly when that transaction commits.
@@ -242,7 +245,7 @@ function renderHandlers(entries: readonly Entry[]): string {
 export type Handlers = ${handlers};
 
 /** Joins the handlers to their definitions, for a worker. */
-export function defineHandlers(handlers: Handlers): HandlerRegistry {
+export function defineHandlers(handlers: Handlers): HandlerRegistry<Tasks> {
   return createRegistry(tasks, handlers);
 }`;
 }

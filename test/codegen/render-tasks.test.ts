@@ -10,7 +10,11 @@ function loaded(type: string, exportName: string, file = '/project/src/tasks.ts'
   return { definition: defineTask({ type, payload: z.string(), ceiling: '1m' }), exportName, file };
 }
 
-function render(definitions: readonly LoadedDefinition[], globs = ['src/tasks.ts']): string {
+function render(
+  definitions: readonly LoadedDefinition[],
+  globs = ['src/tasks.ts'],
+  maxPayloadBytes?: number,
+): string {
   const manifest = nextManifest(
     new Map(),
     definitions.map(({ definition }) => definition),
@@ -21,6 +25,7 @@ function render(definitions: readonly LoadedDefinition[], globs = ['src/tasks.ts
     outDir,
     runtime: 'taskq',
     schema: 'taskq',
+    maxPayloadBytes,
     importExtension: '.js',
   });
 }
@@ -28,6 +33,13 @@ function render(definitions: readonly LoadedDefinition[], globs = ['src/tasks.ts
 test('the same definitions in another order give the same bytes', () => {
   const definitions = ['b', 'a', 'B', '10', '9', 'ä'].map((type) => loaded(type, `task${type}`));
   expect(render(definitions.toReversed())).toBe(render(definitions));
+});
+
+test('the payload limit that was configured is the one of the enqueue functions', () => {
+  expect(render([loaded('a', 'a')])).toContain("createEnqueuer(tasks, { schema: 'taskq' });");
+  expect(render([loaded('a', 'a')], ['a.ts'], 2_000_000)).toContain(
+    "createEnqueuer(tasks, { schema: 'taskq', maxPayloadBytes: 2000000 });",
+  );
 });
 
 test('the header says by what and from what, and a name in it cannot end the comment', () => {

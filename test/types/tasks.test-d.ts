@@ -9,6 +9,7 @@ import {
   type PayloadInput,
   type PayloadOutput,
   type TaskType,
+  type Tasks,
   tasks,
 } from '../../generated/tasks.ts';
 import type { Enqueued, HandlerContext, HandlerRegistry, PayloadPath } from '../../src/index.ts';
@@ -56,7 +57,7 @@ test('a wrong enqueue does not compile', () => {
 });
 
 test('the handlers are exactly those of the task types', () => {
-  expectTypeOf(defineHandlers(handlers)).toEqualTypeOf<HandlerRegistry>();
+  expectTypeOf(defineHandlers(handlers)).toEqualTypeOf<HandlerRegistry<Tasks>>();
   expectTypeOf<keyof Handlers>().toEqualTypeOf<TaskType>();
   // @ts-expect-error a handler is missing
   defineHandlers({});
