@@ -22,6 +22,13 @@ export type JsonValue = JsonArray | JsonObject | JsonPrimitive;
 
 export type Timestamp = ColumnType<Date, Date | string, Date | string>;
 
+export interface AsyncTaskKeys {
+  enqueued_at: Timestamp;
+  key: Buffer;
+  task_id: Int8 | null;
+  window_ends_at: Timestamp | null;
+}
+
 export interface AsyncTasks {
   attempt_count: Generated<number>;
   created_at: Generated<Timestamp>;
@@ -41,8 +48,10 @@ export interface AsyncTasks {
   retired: Generated<boolean>;
   run_at: Generated<Timestamp>;
   task_type: string;
+  unique_key: Buffer | null;
 }
 
 export interface DB {
+  async_task_keys: AsyncTaskKeys;
   async_tasks: AsyncTasks;
 }

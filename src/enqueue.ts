@@ -14,15 +14,28 @@ import { encodePayload, payloadBytes } from './domain/payload-codec.ts';
 import { checkSchemaName } from './domain/schema-name.ts';
 import { checkMaxAttempts, checkName } from './domain/task-definition.ts';
 import type { RegisteredTask, TaskSet } from './domain/task-set.ts';
+import {
+  checkUnique,
+  orderOfKeys,
+  type PayloadPath,
+  type Uniqueness,
+  type UniqueOptions,
+  uniqueKeyOf,
+} from './domain/uniqueness.ts';
 import { insertBytes, insertTasks, type NewTask } from './statements/enqueue.ts';
-import { type CallerLane, callerLane } from './statements/lanes.ts';
+import { enqueueUnique, type NewUniqueTask } from './statements/enqueue-unique.ts';
+import { type CallerLane, callerLane, type QueryExecutor } from './statements/lanes.ts';
 import { dequeueUnleased as deleteUnleased } from './statements/settle.ts';
 
-/** The caller's Kysely or Transaction, over whatever tables and with whatever plugins. */
+/**
+ * The caller's Kysely or Transaction, over whatever tables and with whatever plugins;
+ * or what `queryExecutor` makes of the transaction of another library.
+ */
 // biome-ignore lint/suspicious/noExplicitAny: the caller's tables are its own.
-export type CallerTransaction = Kysely<any>;
+export type CallerTransaction = Kysely<any> | QueryExecutor;
 
-export interface EnqueueOptions {
+/** `Path`: the fields that `unique.by` may name, `PayloadPath` of the payload. Without it `by` names none. */
+export interface EnqueueOptions<Path extends string = never> {
   /** Not before this moment: a Date, or ISO text with an offset such as `'2027-01-31T09:00:00Z'`. */
   readonly runAt?: Date | string;
   /** Not before this long after the enqueue, by the database's clock. Either this or `runAt`. */
@@ -33,11 +46,19 @@ export interface EnqueueOptions {
   readonly maxAttempts?: number;
   /** Small strings that travel with the task and come back in the handler's context. */
   readonly headers?: Readonly<Record<string, string>>;
+  /**
+   * Only when nothing stands in the way of its key, instead of the type's own rule; `false` for none: the task is
+   * enqueued whatever there is, has no key, and stands in nobody's way.
+   */
+  readonly unique?: UniqueOptions<Path> | false;
 }
 
 /** What an enqueue answers. */
 export interface Enqueued {
+  /** Of the new task, or of the one that was in the way. */
   readonly id: TaskId;
+  /** `existing`: nothing was written. `replaced`: the waiting task has the new payload. Never but with `unique`. */
+  readonly status: 'enqueued' | 'existing' | 'replaced';
 }
 
 export interface EnqueuerOptions {
@@ -56,27 +77,33 @@ export interface Enqueuer<Tasks extends TaskSet> {
   /**
    * Enqueues a task inside the caller's transaction: it exists exactly when that transaction commits,
    * and so does the wake that tells an idle slot. The payload is validated before anything is written.
+   * With `unique` it waits for any other transaction that has enqueued the key and not ended yet.
    * @throws TaskqError `UNKNOWN_TASK_TYPE`, `PAYLOAD_INVALID`, `PAYLOAD_UNSTORABLE`, `PAYLOAD_TOO_LARGE`,
-   *   `OPTION_INVALID`, all before any statement is sent; database errors pass through unchanged.
+   *   `OPTION_INVALID`, all before any statement is sent; `TASK_EXISTS`, with `onConflict: 'error'`, after it, and the
+   *   transaction can still go on; database errors pass through unchanged. Above READ COMMITTED a concurrent
+   *   enqueue of the same key is one: a serialization failure (40001).
    */
   enqueue<Type extends TypeIn<Tasks>>(
     tx: CallerTransaction,
     type: Type,
     payload: PayloadIn<Tasks, Type>,
-    options?: EnqueueOptions,
+    options?: EnqueueOptions<PayloadPath<PayloadIn<Tasks, Type>>>,
   ): Promise<Enqueued>;
 
   /**
    * Enqueues any number of tasks of one type, in as few statements as their size allows. Every payload is
    * validated before the first statement. Answers in the order given; an empty list writes nothing.
    * Outside a transaction a list of more than one statement may be written in part if the connection fails.
-   * @throws TaskqError as `enqueue` does; the message names the index.
+   * With `unique` each payload has its own key. They are locked, and inserted, in the order of the keys, so that two
+   * lists never wait for each other; one list leaves no room for the deadlock that one enqueue after another does.
+   * @throws TaskqError as `enqueue` does; the message names the index. `TASK_EXISTS` comes after others of the list
+   *   have been inserted: roll back.
    */
   enqueueMany<Type extends TypeIn<Tasks>>(
     tx: CallerTransaction,
     type: Type,
     payloads: readonly PayloadIn<Tasks, Type>[],
-    options?: EnqueueOptions,
+    options?: EnqueueOptions<PayloadPath<PayloadIn<Tasks, Type>>>,
   ): Promise<Enqueued[]>;
 }
 
@@ -93,15 +120,15 @@ export function createEnqueuer<Tasks extends TaskSet>(
   return {
     async enqueue(tx, type, payload, enqueueOptions) {
       const row = taskRow(registered(tasks, type), settings(enqueueOptions), bytesMax);
-      const [id] = await insertTasks(callerLane(tx, schema), [await row(payload, '')]);
-      return { id: id as TaskId };
+      const [enqueued] = await insertInBatches(callerLane(tx, schema), [await row(payload, '')]);
+      return enqueued as Enqueued;
     },
     async enqueueMany(tx, type, payloads, enqueueOptions) {
       const row = taskRow(registered(tasks, type), settings(enqueueOptions), bytesMax);
       if (!Array.isArray(payloads)) {
         throw new TaskqError('OPTION_INVALID', `enqueueMany of ${type}: expected an array of payloads`);
       }
-      const rows: NewTask[] = [];
+      const rows: NewRow[] = [];
       for (const [index, payload] of payloads.entries()) rows.push(await row(payload, `[${index}]`));
       return insertInBatches(callerLane(tx, schema), rows);
     },
@@ -120,23 +147,65 @@ export async function dequeueUnleased(
   return (await deleteUnleased(callerLane(tx, checkSchemaName(options.schema ?? 'taskq')), id)) === 'written';
 }
 
-async function insertInBatches(lane: CallerLane, rows: readonly NewTask[]): Promise<Enqueued[]> {
+/** A row to be, and where it stands in the list, for messages: empty or `[3]`. */
+interface NewRow {
+  readonly task: NewTask | NewUniqueTask;
+  readonly subject: string;
+}
+
+/** Inserts in as few statements as the sizes allow, and answers in the order of `rows`. */
+async function insertInBatches(lane: CallerLane, rows: readonly NewRow[]): Promise<Enqueued[]> {
   const enqueued: Enqueued[] = [];
-  let batch: NewTask[] = [];
-  let bytes = 0;
-  const flush = async () => {
-    if (batch.length === 0) return;
-    for (const id of await insertTasks(lane, batch)) enqueued.push({ id });
-    batch = [];
-    bytes = 0;
-  };
-  for (const row of rows) {
-    if (batch.length >= ENQUEUE_BATCH_ROWS || bytes + insertBytes(row) > ENQUEUE_BATCH_BYTES) await flush();
-    batch.push(row);
-    bytes += insertBytes(row);
+  for (const batch of batches(inOrderOfKeys(rows))) {
+    const answers = await insert(
+      lane,
+      batch.map(({ row }) => row.task),
+    );
+    for (const [place, { row, index }] of batch.entries()) {
+      enqueued[index] = answers[place] as Enqueued;
+      refuseConflict(row, enqueued[index]);
+    }
   }
-  await flush();
   return enqueued;
+}
+
+async function insert(lane: CallerLane, tasks: readonly (NewTask | NewUniqueTask)[]): Promise<Enqueued[]> {
+  // All of one enqueue are alike: its options say whether they are unique.
+  if (tasks.every(isUnique)) return enqueueUnique(lane, tasks);
+  return (await insertTasks(lane, tasks)).map((id) => ({ id, status: 'enqueued' }));
+}
+
+function isUnique(task: NewTask | NewUniqueTask): task is NewUniqueTask {
+  return 'unique' in task;
+}
+
+/** Keys are locked in one order in every list, or two lists could wait for each other. Equal ones keep theirs. */
+function inOrderOfKeys(rows: readonly NewRow[]): { row: NewRow; index: number }[] {
+  const indexed = rows.map((row, index) => ({ row, index }));
+  return indexed.sort(({ row: { task: left } }, { row: { task: right } }) =>
+    isUnique(left) && isUnique(right) ? orderOfKeys(left.key, right.key) : 0,
+  );
+}
+
+function* batches(rows: readonly { row: NewRow; index: number }[]): Generator<typeof rows> {
+  let first = 0;
+  let bytes = 0;
+  for (const [place, { row }] of rows.entries()) {
+    const rowBytes = insertBytes(row.task);
+    const isFull = place - first >= ENQUEUE_BATCH_ROWS || bytes + rowBytes > ENQUEUE_BATCH_BYTES;
+    if (isFull && place > first) {
+      yield rows.slice(first, place);
+      first = place;
+      bytes = 0;
+    }
+    bytes += rowBytes;
+  }
+  if (first < rows.length) yield rows.slice(first);
+}
+
+function refuseConflict({ task, subject }: NewRow, { id, status }: Enqueued): void {
+  if (status !== 'existing' || !isUnique(task) || task.unique.onConflict !== 'error') return;
+  throw new TaskqError('TASK_EXISTS', `${subject}: task ${id} stands in the way of another with its key`);
 }
 
 interface Settings {
@@ -145,23 +214,26 @@ interface Settings {
   readonly queue: string | undefined;
   readonly maxAttempts: number | undefined;
   readonly headers: Readonly<Record<string, string>>;
+  /** Undefined for the definition's. */
+  readonly unique: Uniqueness | false | undefined;
 }
 
 /** Validates a payload and makes the row it becomes. `index` is empty or `[3]`, for the message. */
 function taskRow(task: RegisteredTask, given: Settings, bytesMax: number) {
   const { definition, revision } = task;
-  return async (payload: unknown, index: string): Promise<NewTask> => {
-    const type = `${definition.type}${index}`;
-    await checkPayload(definition.payload, payload, type);
-    const payloadText = encodePayload(payload, type);
+  const unique = given.unique ?? definition.unique ?? false;
+  return async (payload: unknown, index: string): Promise<NewRow> => {
+    const subject = `${definition.type}${index}`;
+    await checkPayload(definition.payload, payload, subject);
+    const payloadText = encodePayload(payload, subject);
     const bytes = payloadBytes(payloadText);
     if (bytes > bytesMax) {
       throw new TaskqError(
         'PAYLOAD_TOO_LARGE',
-        `${type}: the payload takes ${bytes} bytes, the limit is ${bytesMax}; store the data elsewhere and enqueue a reference, or raise maxPayloadBytes`,
+        `${subject}: the payload takes ${bytes} bytes, the limit is ${bytesMax}; store the data elsewhere and enqueue a reference, or raise maxPayloadBytes`,
       );
     }
-    return {
+    const task: NewTask = {
       queue: given.queue ?? definition.queue,
       type: definition.type,
       payloadText,
@@ -171,6 +243,8 @@ function taskRow(task: RegisteredTask, given: Settings, bytesMax: number) {
       maxAttempts: given.maxAttempts ?? definition.maxAttempts,
       headers: given.headers,
     };
+    if (unique === false) return { task, subject };
+    return { task: { ...task, unique, key: uniqueKeyOf(unique, payloadText, subject) }, subject };
   };
 }
 
@@ -185,9 +259,9 @@ function registered(tasks: TaskSet, type: string): RegisteredTask {
   return task;
 }
 
-const OPTION_NAMES = new Set(['runAt', 'delay', 'queue', 'maxAttempts', 'headers']);
+const OPTION_NAMES = new Set(['runAt', 'delay', 'queue', 'maxAttempts', 'headers', 'unique']);
 
-function settings(options: EnqueueOptions = {}): Settings {
+function settings(options: EnqueueOptions<string> = {}): Settings {
   for (const name of Object.keys(options)) {
     if (!OPTION_NAMES.has(name)) {
       throw new TaskqError(
@@ -208,7 +282,12 @@ function settings(options: EnqueueOptions = {}): Settings {
         ? undefined
         : checkMaxAttempts(options.maxAttempts, 'enqueue options'),
     headers: headers(options.headers ?? {}),
+    unique: options.unique === undefined ? undefined : uniqueness(options.unique),
   }));
+}
+
+function uniqueness(unique: UniqueOptions | false): Uniqueness | false {
+  return unique === false ? false : checkUnique(unique, 'enqueue option unique');
 }
 
 /** With an offset, so that it means the same on every machine. */

@@ -32,6 +32,12 @@ export {
   type RegisteredTask,
   type TaskSet,
 } from './domain/task-set.ts';
+export type {
+  OnConflict,
+  PayloadPath,
+  UniqueOptions,
+  UniqueWhile,
+} from './domain/uniqueness.ts';
 export {
   type CallerTransaction,
   createEnqueuer,
@@ -42,6 +48,7 @@ export {
   type EnqueuerOptions,
 } from './enqueue.ts';
 export type { ConnectionSettings } from './postgres/lanes.ts';
+export { PreparingClient } from './postgres/preparing-client.ts';
 export type { QueryExecutor } from './statements/lanes.ts';
 export { type MigrateOptions, type MigrationReport, migrateUp } from './statements/migrate.ts';
 export { type QueryValue, queryExecutor } from './statements/query-executor.ts';

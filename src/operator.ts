@@ -1,18 +1,31 @@
+import {
+  type CheckPayloadsOptions,
+  checkPayloads,
+  type PayloadReport,
+} from './check-payloads/check-payloads.ts';
 import type { TaskId } from './domain/ids.ts';
 import { POOL_MAX_DEFAULT } from './domain/limits.ts';
 import type { Write } from './domain/outcome.ts';
 import type { TaskSet } from './domain/task-set.ts';
 import { createEnqueuer, type Enqueued, type EnqueueOptions } from './enqueue.ts';
-import { pruneAll } from './maintenance/pruner.ts';
+import { pruneAll, pruneUnusedKeys } from './maintenance/pruner.ts';
 import { type ConnectionSettings, openLanes } from './postgres/lanes.ts';
 import { countTasks, type TaskCounts } from './statements/counts.ts';
-import { type DeadLetter, dropDead, findDead, listDead, replayDead } from './statements/dead.ts';
+import { type DeadLetter, dropDead, findDead, listDead, type Replay, replayDead } from './statements/dead.ts';
 import { checkSchema } from './statements/schema-check.ts';
 
+export type {
+  CheckPayloadsOptions,
+  LeftReport,
+  PayloadReport,
+  PoisonExample,
+  RevisionReport,
+  RowCounts,
+} from './check-payloads/check-payloads.ts';
 export { parseTaskId, type TaskId } from './domain/ids.ts';
 export type { Write } from './domain/outcome.ts';
 export type { TaskCounts } from './statements/counts.ts';
-export type { DeadLetter, StoredFailure } from './statements/dead.ts';
+export type { DeadLetter, Replay, StoredFailure } from './statements/dead.ts';
 
 export interface OperatorOptions {
   /** The primary. */
@@ -33,16 +46,23 @@ export interface Operator {
   listDead(page: { readonly limit: number; readonly before?: TaskId }): Promise<DeadLetter[]>;
   /** Undefined when the task is gone, waiting or running. */
   showDead(id: TaskId): Promise<DeadLetter | undefined>;
-  /** Puts a dead letter back. `refused` when it is none (any more). */
-  replay(id: TaskId): Promise<Write>;
+  /**
+   * Puts a dead letter back. `refused` when it is none (any more); `key_taken` when it was enqueued with a key that
+   * a live task has now.
+   */
+  replay(id: TaskId): Promise<Replay>;
   /** Deletes a dead letter. `refused` when it is none (any more). */
   drop(id: TaskId): Promise<Write>;
-  /** Deletes the dead letters whose last attempt is older than `retentionMs`; answers how many. */
+  /** Deletes the dead letters whose last attempt is older than `retentionMs`, and unused keys; answers how many dead letters. */
   prune(options: {
     readonly retentionMs: number;
     /** Told after each batch how many there were so far. */
     readonly onProgress?: (deleted: number) => void;
   }): Promise<number>;
+  /**
+   * Parses every row, the dead letters too, as a worker with `tasks` would; reads on the read lane, writes nothing.
+   */
+  checkPayloads(tasks: TaskSet, options?: CheckPayloadsOptions): Promise<PayloadReport>;
   /**
    * Enqueues one task in a transaction of its own.
    * @throws TaskqError as the `enqueue` of `createEnqueuer`, before anything is written
@@ -50,7 +70,7 @@ export interface Operator {
   enqueue(
     tasks: TaskSet,
     task: { readonly type: string; readonly payload: unknown },
-    options?: EnqueueOptions & { readonly maxPayloadBytes?: number },
+    options?: EnqueueOptions<string> & { readonly maxPayloadBytes?: number },
   ): Promise<Enqueued>;
   close(): Promise<void>;
 }
@@ -83,7 +103,12 @@ export async function openOperator(options: OperatorOptions): Promise<Operator> 
     showDead: (id) => findDead(read, id),
     replay: (id) => replayDead(write, id),
     drop: (id) => dropDead(write, id),
-    prune: ({ retentionMs, onProgress }) => pruneAll({ write, retentionMs }, undefined, onProgress),
+    async prune({ retentionMs, onProgress }) {
+      const deleted = await pruneAll({ write, retentionMs }, undefined, onProgress);
+      await pruneUnusedKeys(write);
+      return deleted;
+    },
+    checkPayloads: (tasks, checkOptions) => checkPayloads(read, tasks, checkOptions),
     enqueue(tasks, { type, payload }, { maxPayloadBytes, ...enqueueOptions } = {}) {
       const enqueuer = createEnqueuer(tasks, {
         schema,

@@ -1,6 +1,8 @@
-// `npm run readme`: writes the tables of the README that are made from the code.
+// `npm run readme`: writes the tables of the README and of the docs that are made from the code.
 import { writeConfiguration } from './support/config-table.ts';
 import { writePromises } from './support/promises-table.ts';
+import { writeTruthTable } from './support/unique-truth-table.ts';
 
 writePromises();
 writeConfiguration();
+writeTruthTable();

@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline/promises';
 import type { Argv, CommandModule } from 'yargs';
 import { TaskqError } from '../../src/domain/errors.ts';
 import { DEAD_PAGE_DEFAULT, DEAD_PAGE_MAX } from '../../src/domain/limits.ts';
-import { type DeadLetter, type Operator, parseTaskId, type TaskId, type Write } from '../../src/operator.ts';
+import { type DeadLetter, type Operator, parseTaskId, type Replay, type TaskId } from '../../src/operator.ts';
 import { CONNECTION_SETTINGS, type Connection, withOperator } from '../connect.ts';
 import { messageOf, oneLine } from '../failure.ts';
 import { print, say } from '../output.ts';
@@ -131,15 +131,16 @@ function checkLimit(limit: number): number {
 async function each(
   ids: readonly TaskId[],
   done: string,
-  write: (id: TaskId) => Promise<Write>,
+  write: (id: TaskId) => Promise<Replay>,
 ): Promise<void> {
   for (const id of ids) {
     try {
-      if ((await write(id)) === 'written') {
+      const answer = await write(id);
+      if (answer === 'written') {
         print(`${done} ${id}`);
         continue;
       }
-      say(notDead(id));
+      say(answer === 'key_taken' ? keyTaken(id) : notDead(id));
     } catch (error) {
       say(`taskq: task ${id}: ${messageOf(error)}`);
     }
@@ -149,6 +150,10 @@ async function each(
 
 function notDead(id: TaskId): string {
   return `taskq: task ${id} is no dead letter: it waits, runs, or is gone`;
+}
+
+function keyTaken(id: TaskId): string {
+  return `taskq: task ${id} stays a dead letter: a live task has its unique key; replay it when that one is done`;
 }
 
 async function confirmDrop(ids: readonly TaskId[]): Promise<boolean> {

@@ -6,7 +6,7 @@ import { TaskqError } from '../../src/domain/errors.ts';
 import type { EnqueueOptions } from '../../src/enqueue.ts';
 import { CONNECTION_SETTINGS, type Connection, withOperator } from '../connect.ts';
 import { enqueuableTasks } from '../enqueuable-tasks.ts';
-import { print } from '../output.ts';
+import { print, say } from '../output.ts';
 import { parsePayload } from '../payload-argument.ts';
 import { type GlobalArguments, settingOptions } from '../settings.ts';
 
@@ -18,9 +18,10 @@ interface EnqueueArguments extends Connection, Pick<Config, 'definitions' | 'out
   runAt: string | undefined;
   queue: string | undefined;
   maxAttempts: number | undefined;
+  force: boolean;
 }
 
-/** `taskq enqueue <type> <json>`: the new task's id on stdout. */
+/** `taskq enqueue <type> <json>`: the id on stdout, of the new task or of the one that is in its way. */
 export const enqueue: CommandModule<GlobalArguments, GlobalArguments & EnqueueArguments> = {
   command: 'enqueue <type> <json>',
   describe: 'enqueue one task, its payload checked as the code would check it',
@@ -30,9 +31,12 @@ export const enqueue: CommandModule<GlobalArguments, GlobalArguments & EnqueueAr
     const payload = parsePayload(await payloadText(argv));
     const options = { ...toOptions(argv), maxPayloadBytes: argv.maxPayloadBytes };
     const { type } = argv;
-    const { id } = await withOperator(argv, (operator) =>
+    const { id, status } = await withOperator(argv, (operator) =>
       operator.enqueue(tasks, { type, payload }, options),
     );
+    if (status === 'existing')
+      say(`taskq: nothing was enqueued: task ${id} has the key already; --force enqueues beside it`);
+    if (status === 'replaced') say(`taskq: task ${id} had the key already, and has the new payload now`);
     print(id);
   },
 };
@@ -58,6 +62,11 @@ function enqueueOptions(yargs: Argv<GlobalArguments>): Argv<GlobalArguments & En
     })
     .option('queue', { type: 'string', requiresArg: true, describe: "instead of the type's own" })
     .option('max-attempts', { type: 'number', requiresArg: true, describe: "instead of the type's own" })
+    .option('force', {
+      type: 'boolean',
+      default: false,
+      describe: 'also when the type is unique and a task has the key',
+    })
     .example(`$0 enqueue explore_purge '{"orgId":"o-1"}' --delay 30s`, '');
   return settingOptions(withOptions, [
     ...CONNECTION_SETTINGS,
@@ -73,7 +82,7 @@ async function payloadText({ json }: ArgumentsCamelCase<EnqueueArguments>): Prom
   return readAll(process.stdin);
 }
 
-function toOptions({ delay, runAt, queue, maxAttempts }: EnqueueArguments): EnqueueOptions {
+function toOptions({ delay, runAt, queue, maxAttempts, force }: EnqueueArguments): EnqueueOptions {
   if (delay !== undefined && runAt !== undefined)
     throw new TaskqError('OPTION_INVALID', '--delay and --run-at: give one of them, not both');
   return {
@@ -82,5 +91,6 @@ function toOptions({ delay, runAt, queue, maxAttempts }: EnqueueArguments): Enqu
     ...(runAt === undefined ? {} : { runAt }),
     ...(queue === undefined ? {} : { queue }),
     ...(maxAttempts === undefined ? {} : { maxAttempts }),
+    ...(force ? { unique: false } : {}),
   };
 }

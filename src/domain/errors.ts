@@ -5,6 +5,7 @@ export const ERROR_CODES = {
   DURATION_INVALID: 'not a duration',
   UNKNOWN_TASK_TYPE: 'no such task type',
   OPTION_INVALID: 'not a usable enqueue option',
+  TASK_EXISTS: 'a task stands in the way of another with its key',
   PAYLOAD_INVALID: 'the payload does not fit its schema',
   PAYLOAD_UNSTORABLE: 'the payload holds a value that cannot be stored unchanged',
   PAYLOAD_TOO_LARGE: 'the payload is larger than the limit',

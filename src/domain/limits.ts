@@ -99,9 +99,22 @@ export const DEAD_PAGE_MAX = 200;
 /** Rows of one prune statement: short locks, small transactions. */
 export const PRUNE_BATCH = 1_000;
 
+/** Keys that one prune statement looks through: some 40 ms of index probes, and as many short locks at the most. */
+export const KEY_PRUNE_SCAN = 5_000;
+/** A key stays this long after its last use: one that comes again soon is cheaper kept than made anew. */
+export const KEY_UNUSED_MS = 3_600_000;
+
 export const PAYLOAD_BYTES_MAX_DEFAULT = 1_048_576;
 /** jsonb itself ends at 256 MB. */
 export const PAYLOAD_BYTES_MAX = 200 * 1_048_576;
+
+/** Rows and bytes that `taskq check-payloads` holds at once: a page is read ahead of nothing and then let go. */
+export const CHECK_PAGE_ROWS = 500;
+export const CHECK_PAGE_BYTES = 8 * 1_048_576;
+/** Poison rows that are described for each type and revision: they fail alike, and a person reads them. */
+export const CHECK_EXAMPLES_MAX = 3;
+/** Rows between two lines of progress: a hundred lines for a million rows. */
+export const CHECK_PROGRESS_ROWS = 10_000;
 
 /** Containers inside one another: every parser on the way recurses, and PostgreSQL's own ends at some thousands. */
 export const PAYLOAD_DEPTH_MAX = 500;
@@ -137,6 +150,9 @@ export const MIGRATION_LOCK_TIMEOUT_MS = 5_000;
 export const MIGRATION_CLIENT_CHECK_MS = 1_000;
 /** A migration waits this long for another one of the same schema; ten replicas that start together take turns. */
 export const MIGRATION_TURN_WAIT_MS = 30_000;
+
+/** Runs of one drain in a test, unless it asks for more: a handler that enqueues itself must not hang the test. */
+export const DRAIN_TASKS_MAX_DEFAULT = 1_000;
 
 assert(POLL_INTERVAL_MS >= CEILING_MS_MIN, 'a poll is the coarser of the two');
 assert(DEADLINE_CHECK_MS * 2 < LEASE_MARGIN_MS, 'a suspended machine is noticed within the margin');

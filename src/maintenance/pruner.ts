@@ -2,6 +2,7 @@ import { PRUNE_INTERVAL_MS } from '../domain/limits.ts';
 import type { Observer } from '../domain/observer.ts';
 import { toError } from '../domain/thrown.ts';
 import { sleep, type Timers } from '../domain/time.ts';
+import { pruneKeys } from '../statements/keys.ts';
 import type { WriteLane } from '../statements/lanes.ts';
 import { pruneDead } from '../statements/prune.ts';
 
@@ -15,7 +16,8 @@ export interface PrunerDeps {
 }
 
 /**
- * Deletes dead letters past their retention, hourly, in batches. Every replica does it and none leads:
+ * Deletes dead letters past their retention, and the unused keys of unique enqueues, hourly, in batches. Every
+ * replica does it and none leads:
  * rows that another has locked are skipped, and an hour in which all fail costs nothing but space.
  */
 export class Pruner {
@@ -43,6 +45,7 @@ export class Pruner {
     await sleep(timers, random() * FIRST_WAIT_MS_MAX, stopping);
     while (!stopping.aborted) {
       try {
+        await pruneUnusedKeys(this.#deps.write, stopping);
         const deleted = await pruneAll(this.#deps, stopping);
         if (deleted > 0) observe({ kind: 'pruned', deleted });
       } catch (error) {
@@ -73,6 +76,20 @@ export async function pruneAll(
     total += batch.deleted;
     afterId = batch.nextAfterId;
     onProgress?.(total);
+  }
+  return total;
+}
+
+/**
+ * Deletes the keys that no enqueue needs any more and answers how many there were. A look at every key there is:
+ * about ten seconds of one connection for a million of them, in statements of some 40 ms.
+ */
+export async function pruneUnusedKeys(write: WriteLane, stopping?: AbortSignal): Promise<number> {
+  let total = 0;
+  for (let after: string | undefined = ''; after !== undefined && stopping?.aborted !== true; ) {
+    const batch = await pruneKeys(write, after);
+    total += batch.deleted;
+    after = batch.nextAfterKey;
   }
   return total;
 }

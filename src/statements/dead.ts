@@ -1,10 +1,11 @@
-import { type ExpressionBuilder, sql } from 'kysely';
+import { type ExpressionBuilder, type SqlBool, sql } from 'kysely';
 import type { DB } from '../../generated/db.ts';
 import type { TaskId } from '../domain/ids.ts';
 import type { Write } from '../domain/outcome.ts';
+import { freeWindows } from './keys.ts';
 import type { ReadLane, WriteLane } from './lanes.ts';
-import { databaseNow, epochText, isDead } from './predicates.ts';
-import { parameter, statement } from './statement.ts';
+import { databaseNow, epochText, isDead, isLive } from './predicates.ts';
+import { inTransaction, parameter, statement } from './statement.ts';
 import { wakeChannel } from './wake-channel.ts';
 
 /** One kept failure, as the row stores it. `at` is UTC, from the database's clock. */
@@ -59,35 +60,106 @@ const findStatement = statement((db) =>
 );
 
 /** Attempts start again at 1 and the history stays: replayed with the counter at its end, it would get one run. */
+const replayed = {
+  attempt_count: 0,
+  retired: false,
+  run_at: databaseNow,
+  lease_token: null,
+  lease_expires_at: null,
+};
+
+const woken = [
+  sql<string>`id::text`.as('id'),
+  sql<string>`pg_notify(${parameter<string>('channel')}::text, '')::text`.as('sent'),
+] as const;
+
+/** A dead letter without a key: nothing can stand in its way. */
 const replayStatement = statement((db) =>
   db
     .with('replayed', (cte) =>
       cte
         .updateTable('async_tasks')
         .where('id', '=', parameter<string>('id'))
+        .where('unique_key', 'is', null)
         .where(isDead)
-        .set({
-          attempt_count: 0,
-          retired: false,
-          run_at: databaseNow,
-          lease_token: null,
-          lease_expires_at: null,
-        })
+        .set(replayed)
         .returning('async_tasks.id'),
     )
     .selectFrom('replayed')
-    .select([
-      sql<string>`id::text`.as('id'),
-      sql<string>`pg_notify(${parameter<string>('channel')}::text, '')::text`.as('sent'),
-    ]),
+    .select(woken),
+);
+
+// One with a key is replayed as it was enqueued: the key is locked first, and what is in the way is judged under a
+// later snapshot. Key before task, as in the enqueue: the other way round the two would wait for each other.
+const lockKeyStatement = statement((db) =>
+  db
+    .insertInto('async_task_keys')
+    .columns(['key', 'enqueued_at'])
+    .expression((from) =>
+      from
+        .selectFrom('async_tasks')
+        .where('id', '=', parameter<string>('id'))
+        .where('unique_key', 'is not', null)
+        .where(isDead)
+        .select(['unique_key as key', databaseNow.as('enqueued_at')]),
+    )
+    .onConflict((conflict) =>
+      conflict
+        .column('key')
+        .doUpdateSet((k) => ({ enqueued_at: k.ref('async_task_keys.enqueued_at') }))
+        .where(sql<SqlBool>`false`),
+    ),
+);
+
+const findRivalStatement = statement((db) =>
+  db
+    .selectFrom('async_tasks')
+    .where(
+      'unique_key',
+      '=',
+      sql<Buffer>`(${db.selectFrom('async_tasks as own').where('own.id', '=', parameter<string>('id')).select('own.unique_key')})`,
+    )
+    .where('id', '<>', parameter<string>('id'))
+    .where(isLive)
+    .limit(sql.lit(1))
+    .select(sql<string>`id::text`.as('id')),
+);
+
+// The key's row is written, not only locked: an enqueue above READ COMMITTED that does not see this replay must fail.
+const replayWithKeyStatement = statement((db) =>
+  db
+    .with('replayed', (cte) =>
+      cte
+        .updateTable('async_tasks')
+        .where('id', '=', parameter<string>('id'))
+        .where(isDead)
+        .set(replayed)
+        .returning(['async_tasks.id', 'async_tasks.unique_key']),
+    )
+    .with('taken', (cte) =>
+      cte
+        .updateTable('async_task_keys')
+        .from('replayed')
+        .whereRef('async_task_keys.key', '=', 'replayed.unique_key')
+        .set((k) => ({ task_id: k.ref('replayed.id'), enqueued_at: databaseNow }))
+        .returning('async_task_keys.key'),
+    )
+    .selectFrom('replayed')
+    .select(woken),
 );
 
 const dropStatement = statement((db) =>
   db
-    .deleteFrom('async_tasks')
-    .where('id', '=', parameter<string>('id'))
-    .where(isDead)
-    .returning(sql<string>`id::text`.as('id')),
+    .with('deleted', (cte) =>
+      cte
+        .deleteFrom('async_tasks')
+        .where('id', '=', parameter<string>('id'))
+        .where(isDead)
+        .returning(['async_tasks.id', 'async_tasks.unique_key']),
+    )
+    .with('freed', freeWindows)
+    .selectFrom('deleted')
+    .select(sql<string>`id::text`.as('id')),
 );
 
 const ID_AFTER_ALL = '9223372036854775807';
@@ -108,11 +180,27 @@ export async function findDead(lane: ReadLane, id: TaskId): Promise<DeadLetter |
 }
 
 /**
- * Puts a dead letter back: due now, attempts from the start, history kept, one wake.
- * `refused` when it is no dead letter (any more): a running or waiting task is never touched.
+ * `refused`: it is no dead letter (any more). `key_taken`: it was enqueued with a key that a live task has now, so
+ * that two of one key would run; it stays a dead letter.
  */
-export async function replayDead(lane: WriteLane, id: TaskId): Promise<Write> {
-  const rows = await replayStatement.run(lane, { id, channel: wakeChannel(lane.schema) });
+export type Replay = Write | 'key_taken';
+
+/**
+ * Puts a dead letter back: due now, attempts from the start, history kept, one wake. One that was enqueued with a
+ * key has it again, and is refused while another live task has it. A running or waiting task is never touched.
+ */
+export async function replayDead(lane: WriteLane, id: TaskId): Promise<Replay> {
+  const values = { id, channel: wakeChannel(lane.schema) };
+  const rows = await replayStatement.run(lane, values);
+  return rows.length === 0 ? inTransaction(lane, (within) => replayWithKey(within, values)) : 'written';
+}
+
+async function replayWithKey(lane: WriteLane, values: { id: TaskId; channel: string }): Promise<Replay> {
+  await lockKeyStatement.run(lane, values);
+  const rivals = await findRivalStatement.run(lane, values);
+  // Also of a task that is no dead letter itself: then that is the reason, and nothing else.
+  if (rivals.length > 0 && (await findStatement.run(lane, values)).length > 0) return 'key_taken';
+  const rows = await replayWithKeyStatement.run(lane, values);
   return rows.length === 0 ? 'refused' : 'written';
 }
 

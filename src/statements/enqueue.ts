@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { TaskId } from '../domain/ids.ts';
 import type { CallerLane } from './lanes.ts';
 import { databaseNow } from './predicates.ts';
@@ -19,7 +19,46 @@ export interface NewTask {
   readonly headers: Readonly<Record<string, string>>;
 }
 
+const givenColumns = {
+  queue: parameter<string>('queue'),
+  task_type: parameter<string>('type'),
+  payload: sql<string>`${parameter<string>('payload')}::text::jsonb`,
+  payload_revision: parameter<number>('revision'),
+  max_attempts: parameter<number>('maxAttempts'),
+  headers: sql<string>`${parameter<string>('headers')}::text::jsonb`,
+};
+
+// One task. The caller's connection prepares no statements, so these are parsed and planned at every call, which
+// costs more than the insert: hence a plain VALUES, and one of its own for the ordinary task that is due at once.
+const insertDueStatement = statement((db) =>
+  db
+    .insertInto('async_tasks')
+    .values(givenColumns)
+    .returning([
+      sql<string>`id::text`.as('id'),
+      sql<string>`pg_notify(${parameter<string>('channel')}, '')::text`.as('sent'),
+    ]),
+);
+
+const insertLaterStatement = statement((db) =>
+  db
+    .insertInto('async_tasks')
+    .values({
+      ...givenColumns,
+      run_at: runAtOf(
+        sql`${parameter<number | null>('delayMs')}::float8`,
+        sql`${parameter<number | null>('runAtMs')}::float8`,
+      ),
+    })
+    .returning([
+      sql<string>`id::text`.as('id'),
+      sql<string | null>`case when run_at <= ${databaseNow}
+        then pg_notify(${parameter<string>('channel')}, '')::text end`.as('sent'),
+    ]),
+);
+
 // One JSON document carries any number of rows: one parameter of one type, whichever driver sends it.
+// It stands in a sub-select, or the planner would parse all of it for a constant before the statement does.
 // The rows are inserted in the given order, so their ids ascend in that order too. The wake is selected
 // from the inserted rows: in a CTE that nobody reads it would never fire, and a task due later needs none.
 const insertStatement = statement((db) =>
@@ -30,7 +69,7 @@ const insertStatement = statement((db) =>
           sql<{
             task: unknown;
             position: string;
-          }>`jsonb_array_elements(${parameter<string>('tasks')}::text::jsonb) with ordinality`.as<'given'>(
+          }>`jsonb_array_elements((select ${parameter<string>('tasks')}::text::jsonb)) with ordinality`.as<'given'>(
             sql`given(task, position)`,
           ),
         )
@@ -48,7 +87,7 @@ const insertStatement = statement((db) =>
               sql<string>`task ->> 'type'`.as('task_type'),
               sql<string>`task -> 'payload'`.as('payload'),
               sql<number>`(task ->> 'revision')::int`.as('payload_revision'),
-              runAt.as('run_at'),
+              runAtOf(sql`(task ->> 'delayMs')::float8`, sql`(task ->> 'runAtMs')::float8`).as('run_at'),
               sql<number>`(task ->> 'maxAttempts')::int`.as('max_attempts'),
               sql<string>`task -> 'headers'`.as('headers'),
             ])
@@ -69,10 +108,13 @@ const insertStatement = statement((db) =>
     .select([sql<string>`inserted.id::text`.as('id'), 'wake.sent']),
 );
 
-const runAt = sql<Date>`case
-  when task ->> 'delayMs' is not null then clock_timestamp() + (task ->> 'delayMs')::float8 * interval '1 millisecond'
-  when task ->> 'runAtMs' is not null then to_timestamp((task ->> 'runAtMs')::float8 / 1000)
-  else now() end`;
+/** `delayMs` counts from the insert itself, which may be long after the transaction's own now(). */
+function runAtOf(delayMs: RawBuilder<unknown>, runAtMs: RawBuilder<unknown>): RawBuilder<Date> {
+  return sql<Date>`case
+    when ${delayMs} is not null then clock_timestamp() + ${delayMs} * interval '1 millisecond'
+    when ${runAtMs} is not null then to_timestamp(${runAtMs} / 1000)
+    else ${databaseNow} end`;
+}
 
 /**
  * Inserts tasks in the caller's transaction and sends the wake in the same statement, so that both exist
@@ -80,9 +122,21 @@ const runAt = sql<Date>`case
  * Answers the ids in the order of `tasks`.
  */
 export async function insertTasks(lane: CallerLane, tasks: readonly NewTask[]): Promise<TaskId[]> {
-  const values = { tasks: `[${tasks.map(toJson).join(',')}]`, channel: wakeChannel(lane.schema) };
+  const [first] = tasks;
+  if (first !== undefined && tasks.length === 1) return [await insertTask(lane, first)];
+  const values = { tasks: `[${tasks.map(taskJson).join(',')}]`, channel: wakeChannel(lane.schema) };
   const rows = await insertStatement.run(lane, values);
   return rows.map((row) => row.id as TaskId);
+}
+
+async function insertTask(lane: CallerLane, task: NewTask): Promise<TaskId> {
+  const { queue, type, payloadText, payloadRevision, runAtMs = null, delayMs = null, maxAttempts } = task;
+  const given = { queue, type, payload: payloadText, revision: payloadRevision, maxAttempts };
+  const headers = JSON.stringify(task.headers);
+  const values = { ...given, headers, runAtMs, delayMs, channel: wakeChannel(lane.schema) };
+  const isDueAtOnce = runAtMs === null && delayMs === null;
+  const [row] = await (isDueAtOnce ? insertDueStatement : insertLaterStatement).run(lane, values);
+  return row?.id as TaskId;
 }
 
 /** The bytes a task takes in the statement; for cutting a bulk enqueue into statements. */
@@ -90,7 +144,8 @@ export function insertBytes(task: NewTask): number {
   return Buffer.byteLength(task.payloadText) + 200;
 }
 
-function toJson(task: NewTask): string {
+/** A task as one JSON document of a bulk statement. */
+export function taskJson(task: NewTask): string {
   const { payloadText, ...rest } = task;
   const { queue, type, payloadRevision: revision, runAtMs, delayMs, maxAttempts, headers } = rest;
   const fields = JSON.stringify({ queue, type, revision, runAtMs, delayMs, maxAttempts, headers });

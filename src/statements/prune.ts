@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { PRUNE_BATCH } from '../domain/limits.ts';
+import { freeWindows } from './keys.ts';
 import type { WriteLane } from './lanes.ts';
 import { databaseNow, isDead } from './predicates.ts';
 import { parameter, statement } from './statement.ts';
@@ -29,8 +30,9 @@ const pruneStatement = statement((db) =>
         .deleteFrom('async_tasks')
         .using('old')
         .whereRef('async_tasks.id', '=', 'old.id')
-        .returning('async_tasks.id'),
+        .returning(['async_tasks.id', 'async_tasks.unique_key']),
     )
+    .with('freed', freeWindows)
     .selectFrom('deleted')
     .select([sql<string>`count(*)::text`.as('deleted'), sql<string | null>`max(id)::text`.as('last_id')]),
 );

@@ -13,7 +13,8 @@ import { searchPathSettings } from './search-path.ts';
 //
 // now() is STABLE as the original is: the planner may not fold it into a plan, so a prepared statement follows the
 // clock, and it may still be compared with an index. Column defaults were bound to the real now() when the table was
-// made, whatever the path, so those of the queue's own tables are bound anew while the clock exists.
+// made, whatever the path, so those of the queue's own tables are bound anew while the clock exists; and so is the
+// search_path that the queue's own functions carry, for whichever connection calls them.
 
 /** One for each database: it is the database's time that moves, for every queue in it. */
 const CLOCK_SCHEMA = 'taskq_test_clock';
@@ -37,7 +38,7 @@ export interface TestClock {
   now(): Promise<Date>;
   /** Back to the real time; the clock stays. */
   reset(): Promise<void>;
-  /** Takes the clock out of the database: column defaults as they were, its schema dropped. */
+  /** Takes the clock out of the database: column defaults and functions as they were, its schema dropped. */
   remove(): Promise<void>;
 }
 
@@ -98,6 +99,7 @@ class InstalledClock implements TestClock {
     await withClient(this.#original, async (client) => {
       await inTransaction(client, async () => {
         await rebindDefaults(client, CLOCK_DEFAULTS, (name) => `pg_catalog.${name}()`);
+        await rebindFunctions(client, CLOCK_FUNCTIONS, (schema) => `${schema}, pg_temp`);
         await client.query(`drop schema if exists ${CLOCK_SCHEMA} cascade`);
       });
     });
@@ -142,6 +144,8 @@ async function install(client: pg.Client, schema: string): Promise<void> {
     await client.query(`select pg_advisory_xact_lock(hashtext('${CLOCK_SCHEMA}'))`);
     await client.query(INSTALL);
     await rebindDefaults(client, realDefaultsOf(schema), (name) => `${CLOCK_SCHEMA}.${name}()`);
+    const clocked = (own: string) => `${own}, ${CLOCK_SCHEMA}, pg_catalog, pg_temp`;
+    await rebindFunctions(client, functionsOf(schema), clocked);
   });
 }
 
@@ -177,26 +181,26 @@ grant usage on schema ${CLOCK_SCHEMA} to public;
 grant select on ${CLOCK_SCHEMA}.state to public;
 `;
 
-interface DefaultQuery {
+interface CatalogQuery {
   readonly where: string;
   readonly values: readonly string[];
 }
 
 /** Defaults of one schema that call the real clock. */
-const realDefaultsOf = (schema: string): DefaultQuery => ({
+const realDefaultsOf = (schema: string): CatalogQuery => ({
   where: `n.nspname = $1 and pg_get_expr(d.adbin, d.adrelid) in ('now()', 'clock_timestamp()')`,
   values: [schema],
 });
 
 /** Defaults of any schema that call the test's. */
-const CLOCK_DEFAULTS: DefaultQuery = {
+const CLOCK_DEFAULTS: CatalogQuery = {
   where: `pg_get_expr(d.adbin, d.adrelid) in ('${CLOCK_SCHEMA}.now()', '${CLOCK_SCHEMA}.clock_timestamp()')`,
   values: [],
 };
 
 async function rebindDefaults(
   client: pg.Client,
-  { where, values }: DefaultQuery,
+  { where, values }: CatalogQuery,
   expression: (functionName: string) => string,
 ): Promise<void> {
   // An expression is shown with those names qualified that the path does not find.
@@ -213,6 +217,34 @@ async function rebindDefaults(
   );
   for (const { table, column, name } of rows) {
     await client.query(`alter table ${table} alter column ${column} set default ${expression(name)}`);
+  }
+}
+
+/** Functions of one schema that carry a search_path. */
+const functionsOf = (schema: string): CatalogQuery => ({
+  where: `n.nspname = $1 and exists (select from unnest(p.proconfig) s where s like 'search_path=%')`,
+  values: [schema],
+});
+
+/** Functions of any schema that carry the clock's. */
+const CLOCK_FUNCTIONS: CatalogQuery = {
+  where: `exists (select from unnest(p.proconfig) s where s like 'search_path=%${CLOCK_SCHEMA}%')`,
+  values: [],
+};
+
+/** After `rebindDefaults`, whose search_path makes the functions' names qualified. */
+async function rebindFunctions(
+  client: pg.Client,
+  { where, values }: CatalogQuery,
+  searchPath: (schema: string) => string,
+): Promise<void> {
+  const { rows } = await client.query<Record<'function' | 'schema', string>>(
+    `select p.oid::regprocedure::text as function, quote_ident(n.nspname) as schema
+     from pg_proc p join pg_namespace n on n.oid = p.pronamespace where ${where} order by 1`,
+    [...values],
+  );
+  for (const row of rows) {
+    await client.query(`alter function ${row.function} set search_path = ${searchPath(row.schema)}`);
   }
 }
 

@@ -137,6 +137,22 @@ describe('taskq dead', () => {
     expect(await taskq(['dead', 'show', first], { env })).toMatchObject({ code: 1, stdout: '' });
   });
 
+  test('replay says when a live task has the key of a dead letter', async ({ database, db }) => {
+    const env = { DATABASE_URL: database.url };
+    const [id] = (await insertDead(db, [{ unique_key: Buffer.alloc(32) }])) as [string];
+    const waiting = await insertWaiting(db);
+    await db
+      .updateTable('async_tasks')
+      .set({ unique_key: Buffer.alloc(32) })
+      .where('id', '=', waiting.id)
+      .execute();
+    expect(await taskq(['dead', 'replay', id], { env })).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `taskq: task ${id} stays a dead letter: a live task has its unique key; replay it when that one is done\n`,
+    });
+  });
+
   test('drop deletes only with --yes where nobody can be asked', async ({ database, db }) => {
     const env = { DATABASE_URL: database.url };
     const [first, second] = (await insertDead(db, [{}, {}])) as [string, string];

@@ -111,6 +111,25 @@ export function keepsThePromises({ open, errorName, sqlState }: DriverOptions): 
     expect(await wakes.count()).toBe(1);
   });
 
+  test('a unique enqueue that finds its place taken answers so, and the business change commits', async ({
+    db,
+    driver,
+  }) => {
+    const unique = { by: ['orderId'], while: 'live' } as const;
+    const answers: { id: string; status: string }[] = [];
+
+    await driver.transaction(async (tx, insertOrder) => {
+      answers.push(await enqueue(tx, 'order_placed', { orderId: 1 }, { unique }));
+      answers.push(...(await enqueueMany(tx, 'order_placed', [{ orderId: 2 }, { orderId: 1 }], { unique })));
+      await insertOrder(1);
+    });
+
+    expect(answers.map(({ status }) => status)).toEqual(['enqueued', 'enqueued', 'existing']);
+    expect(answers[2]?.id).toBe(answers[0]?.id);
+    expect(await allRows(db)).toMatchObject([{ payload: { orderId: 1 } }, { payload: { orderId: 2 } }]);
+    expect(await orderIds(db)).toEqual([1]);
+  });
+
   test('a payload is stored exactly, alone and in bulk', async ({ db, driver }) => {
     await driver.transaction(async (tx) => {
       for (const value of [payload, ...bareValues]) await enqueue(tx, 'anything', value);

@@ -25,7 +25,8 @@ test('three replicas that prune, count, replay, drop, claim and settle at once m
   const old = await insertRows(db, 10_000, { attemptCount: 20, attemptedSecondsAgo: 8 * DAY_S });
   const recent = await insertRows(db, 10_000, { attemptCount: 20, attemptedSecondsAgo: DAY_S });
   const runs = new Map<string, number>();
-  const plain = async (_payload: object, { id }: { id: string }) => void runs.set(id, (runs.get(id) ?? 0) + 1);
+  const plain = async (_payload: object, { id }: { id: string }) =>
+    void runs.set(id, (runs.get(id) ?? 0) + 1);
   const replicas = await Promise.all([1, 2, 3].map(() => startReplica({ slots: 4, handlers: { plain } })));
 
   let busy = true;

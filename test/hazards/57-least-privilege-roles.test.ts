@@ -2,10 +2,14 @@ import { randomBytes } from 'node:crypto';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import { migrations } from '../../generated/migrations.ts';
+import { createEnqueuer } from '../../src/index.ts';
+import { pruneUnusedKeys } from '../../src/maintenance/pruner.ts';
+import { writeLane } from '../../src/statements/lanes.ts';
 import { migrateUp, migrationStatus } from '../../src/statements/migrate.ts';
 import { checkPrivileges, checkSchema } from '../../src/statements/schema-check.ts';
 import type { Connection } from '../support/databases.ts';
 import { session } from '../support/migrate-process.ts';
+import { testTasks } from '../support/tasks.ts';
 import { test as databaseTest, expect } from '../support/test.ts';
 
 // Hazard 57: needs owner or superuser rights to start. The grants below are those of docs/migrations.md.
@@ -88,6 +92,7 @@ test('a worker role with the documented grants starts, and may do what a worker 
   await roles.administrate(
     `GRANT USAGE ON SCHEMA ${SCHEMA} TO ${worker.name}`,
     `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${SCHEMA} TO ${worker.name}`,
+    `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ${SCHEMA} TO ${worker.name}`,
   );
   await checkSchema(worker.executor, SCHEMA);
   await checkPrivileges(worker.executor, SCHEMA);
@@ -98,6 +103,10 @@ test('a worker role with the documented grants starts, and may do what a worker 
   await client.query(`SELECT id FROM ${table} FOR UPDATE SKIP LOCKED`);
   await client.query(`UPDATE ${table} SET attempt_count = 1`);
   expect((await client.query(`DELETE FROM ${table}`)).rowCount).toBe(1);
+  const { enqueue } = createEnqueuer(testTasks, { schema: SCHEMA });
+  const unique = { key: 'k', while: 'live' } as const;
+  expect(await enqueue(worker.executor, 'plain', {}, { unique })).toMatchObject({ status: 'enqueued' });
+  expect(await pruneUnusedKeys(writeLane(worker.executor, SCHEMA))).toBe(0);
 });
 
 test('the first missing right of a worker role is reported with its object, the right and the grant', async ({
@@ -106,14 +115,17 @@ test('the first missing right of a worker role is reported with its object, the 
 }) => {
   await migrateUp(database.connection, { schema: SCHEMA });
   const worker = await roles.newRole('worker');
-  const table = `"${SCHEMA}".async_tasks`;
+  const tables = ['async_tasks', 'async_task_keys'].map((name) => `"${SCHEMA}".${name}`);
+  const rights = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
   const grants = [
     [`lacks USAGE on schema "${SCHEMA}"`, `GRANT USAGE ON SCHEMA "${SCHEMA}" TO "${worker.name}"`],
-    [`lacks SELECT on table ${table}`, `GRANT SELECT ON ${table} TO "${worker.name}"`],
-    [`lacks INSERT on table ${table}`, `GRANT INSERT ON ${table} TO "${worker.name}"`],
-    [`lacks UPDATE on table ${table}`, `GRANT UPDATE ON ${table} TO "${worker.name}"`],
-    [`lacks DELETE on table ${table}`, `GRANT DELETE ON ${table} TO "${worker.name}"`],
-  ] as const;
+    ...tables.flatMap((table) =>
+      rights.map((right) => [
+        `lacks ${right} on table ${table}`,
+        `GRANT ${right} ON ${table} TO "${worker.name}"`,
+      ]),
+    ),
+  ] as [string, string][];
   for (const [problem, grant] of grants) {
     await expect(checkPrivileges(worker.executor, SCHEMA)).rejects.toMatchObject({
       code: 'PRIVILEGE_MISSING',

@@ -40,7 +40,6 @@ export const test = plainTest.extend<Fixtures>({
   },
 });
 
-export const it = test;
-export { afterEach, beforeEach, describe, expect, expectTypeOf, inject, onTestFinished, vi } from 'vitest';
+export { describe, expect, expectTypeOf, inject, onTestFinished, vi } from 'vitest';
 export type { TestDatabase } from './databases.ts';
 export { TEST_SCHEMA } from './schema.ts';

@@ -295,6 +295,34 @@ test('remove takes the clock out: defaults as they were, its schema gone, its co
   await clock.remove();
 });
 
+test('a unique enqueue follows the clock, and the real time once it is removed', async ({
+  database,
+  db,
+  clocked,
+}) => {
+  const before = await searchPaths(db);
+  const clock = await createTestClock(database.connection);
+  const moved = clocked(clock.connection);
+  const unique = { key: 'k', while: { window: '1h' } } as const;
+  await enqueue(moved, 'plain', {}, { unique });
+  expect(await enqueue(moved, 'plain', {}, { unique })).toMatchObject({ status: 'existing' });
+
+  await clock.advance('2h');
+
+  const { id, status } = await enqueue(moved, 'plain', {}, { unique });
+  expect(status).toBe('enqueued');
+  await clock.remove();
+  expect(await searchPaths(db)).toEqual(before);
+  expect(await enqueue(db, 'plain', {}, { unique })).toEqual({ id, status: 'existing' });
+});
+
+/** Of the queue's functions. */
+async function searchPaths(db: Kysely<DB>): Promise<unknown[]> {
+  const { rows } = await sql`select proname, proconfig from pg_proc
+    where pronamespace = 'taskq'::regnamespace order by 1`.execute(db);
+  return rows;
+}
+
 test('one clock serves every queue of its database, however often and by whomever it is created', async ({
   database,
   db,
