@@ -1,9 +1,11 @@
 import type { Argv, CommandModule } from 'yargs';
 import { type CodegenOptions, type CodegenReport, runCodegen } from '../../src/codegen/codegen.ts';
 import type { AcceptRequest } from '../../src/codegen/revisions.ts';
+import { watchSources } from '../../src/codegen/watch.ts';
 import { type ErrorCode, TaskqError } from '../../src/domain/errors.ts';
 import { PAYLOAD_BYTES_MAX_DEFAULT } from '../../src/domain/limits.ts';
 import { settingOptions } from '../settings.ts';
+import { stopSignal } from '../stop-signal.ts';
 
 interface CodegenArguments {
   definitions: string[] | undefined;
@@ -13,6 +15,7 @@ interface CodegenArguments {
   maxPayloadBytes: number;
   migrations: string | undefined;
   check: boolean;
+  watch: boolean;
   accept: string[] | undefined;
   reason: string[] | undefined;
   json: boolean;
@@ -32,7 +35,7 @@ export const codegen: CommandModule<object, CodegenArguments> = {
   describe: 'make the typed enqueue functions, the handler types and the row types from the task definitions',
   builder: codegenOptions,
   handler: async (argv) => {
-    process.exitCode = await generate(argv);
+    process.exitCode = await (argv.watch ? generateOnChange(argv) : generate(argv));
   },
 };
 
@@ -43,6 +46,11 @@ function codegenOptions(yargs: Argv<object>): Argv<CodegenArguments> {
       type: 'boolean',
       default: false,
       describe: 'write nothing; exit 1 if anything differs',
+    })
+    .option('watch', {
+      type: 'boolean',
+      default: false,
+      describe: 'generate again whenever a source file changes, until Ctrl-C',
     })
     .option('accept', {
       type: 'string',
@@ -78,6 +86,22 @@ function codegenOptions(yargs: Argv<object>): Argv<CodegenArguments> {
   return withSettings.array('definitions') as unknown as Argv<CodegenArguments>;
 }
 
+/** Generates, and again after each change. The table types do not depend on the definitions: once is enough. */
+async function generateOnChange(argv: CodegenArguments): Promise<0 | 1 | 2 | 3> {
+  const first = await generate(argv);
+  if (first === 2) return first;
+  const stop = stopSignal();
+  const stopping = new AbortController();
+  void stop.requested.then(() => stopping.abort());
+  say('watching for changes, Ctrl-C ends it');
+  const place = { cwd: process.cwd(), outDir: argv.out };
+  await watchSources(place, stopping.signal, async () => {
+    await generate({ ...argv, databaseTypes: false });
+  });
+  stop.forget();
+  return 0;
+}
+
 async function generate(argv: CodegenArguments): Promise<0 | 1 | 2 | 3> {
   try {
     const report = await runCodegen(toOptions(argv));
@@ -97,6 +121,9 @@ async function generate(argv: CodegenArguments): Promise<0 | 1 | 2 | 3> {
 function toOptions(argv: CodegenArguments): CodegenOptions {
   const { definitions = [], migrations, scratchDatabaseUrl } = argv;
   const accept = acceptRequests(argv);
+  if (argv.watch && (argv.check || accept.length > 0)) {
+    throw new TaskqError('OPTION_INVALID', '--watch writes by itself: give it without --check and --accept');
+  }
   if (definitions.length === 0) {
     throw new TaskqError('CONFIG_INVALID', "no definitions: give --definitions 'src/tasks/**/*.ts'");
   }
