@@ -2,14 +2,7 @@ import { type SqlBool, sql } from 'kysely';
 import type { TaskId } from '../domain/ids.ts';
 import type { DbInstant } from '../domain/time.ts';
 import type { ReadLane } from './lanes.ts';
-import {
-  databaseNow,
-  dbInstant,
-  epochText,
-  isClaimable,
-  type KnownRevisions,
-  knownRevisionsValue,
-} from './predicates.ts';
+import { dbInstant, epochText, isClaimable, type KnownRevisions, knownRevisionsValue } from './predicates.ts';
 import { parameter, type Statement, statement } from './statement.ts';
 
 /** A task that may be claimable. Only a hint: a claim decides again on the primary. */
@@ -83,10 +76,10 @@ const statements = new Map<string, Statement<CandidateRow>>();
 // settled rows are never read. So the queues are walked one by one and merged, rather than all rows sorted.
 // "Every queue" finds the names by hopping from one to the next in the same index, a probe per queue.
 //
-// Without statistics (a fresh table, a first burst) the planner expects one row in two hundred to be of a queue,
-// fewer due rows than the LIMIT therefore, and then it reads every due row of the burst and sorts. So the queue is
-// given as a range from (queue) to (queue, now()), which is expected to hold far more rows, and the LIMIT as a
-// sub-select, whose value the planner does not see: it plans for the first tenth of the rows.
+// Without statistics (a fresh table, a first burst) the planner expects a handful of due rows, fewer than the LIMIT:
+// told the number, it reads every due row of the burst and sorts. So the LIMIT is a sub-select, whose value it does
+// not see: it plans for the first tenth. The queue is compared for equality, not as a row with run_at, for such a
+// comparison does not end the scan at the first row that is not due before PostgreSQL 18.
 // Pinned by test/statements/a-burst-meets-no-statistics.test.ts.
 //
 // While a long transaction holds back vacuum, the entries of all tasks settled since then stand at the head of the
@@ -104,10 +97,7 @@ function makeDiscover(limit: number, reach: Reach): Statement<CandidateRow> {
     }>`unnest(${parameter<string[]>('queues')}::text[], ${parameter<number[]>('from')}::float8[])`.as<'served'>(
       sql`served(queue, from_ms)`,
     );
-    const begin =
-      reach === 'from'
-        ? sql<SqlBool>`(async_tasks.queue, async_tasks.run_at) >= (served.queue, to_timestamp(served.from_ms / 1000))`
-        : sql<SqlBool>`async_tasks.queue >= served.queue`;
+    const begin = sql<SqlBool>`async_tasks.run_at >= to_timestamp(served.from_ms / 1000)`;
     const served =
       reach === 'every'
         ? db
@@ -137,10 +127,9 @@ function makeDiscover(limit: number, reach: Reach): Statement<CandidateRow> {
         (from) =>
           from
             .selectFrom('async_tasks')
-            .where(begin)
-            .where(sql<SqlBool>`(async_tasks.queue, async_tasks.run_at) <= (served.queue, ${databaseNow})`)
+            .whereRef('async_tasks.queue', '=', 'served.queue')
+            .$if(reach === 'from', (rest) => rest.where(begin))
             .where(isClaimable)
-            .orderBy('async_tasks.queue')
             .orderBy('async_tasks.run_at')
             .orderBy('async_tasks.id')
             .limit(rows)
