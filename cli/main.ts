@@ -2,10 +2,12 @@
 import { readFileSync } from 'node:fs';
 import yargs, { type Argv } from 'yargs';
 import { isDebug } from '../src/config.ts';
+import { checkPayloads } from './commands/check-payloads.ts';
 import { codegen } from './commands/codegen.ts';
 import { dead } from './commands/dead.ts';
 import { dev } from './commands/dev.ts';
 import { enqueue } from './commands/enqueue.ts';
+import { init } from './commands/init.ts';
 import { migrate } from './commands/migrate.ts';
 import { prune } from './commands/prune.ts';
 import { stats } from './commands/stats.ts';
@@ -67,8 +69,10 @@ function program(args: readonly string[], surroundings: Surroundings): Argv<Glob
       Object.assign(argv, { surroundings });
     }) as unknown as Argv<GlobalArguments>;
   return commands
+    .command(init)
     .command(migrate)
     .command(codegen)
+    .command(checkPayloads)
     .command(work)
     .command(enqueue)
     .command(stats)
@@ -87,7 +91,8 @@ function program(args: readonly string[], surroundings: Surroundings): Argv<Glob
     .exitProcess(false)
     .fail((message: string, error: Error | undefined, usage: Argv) => {
       // It must throw: after a fail handler that returns, yargs goes on to run the command.
-      if (error !== undefined) throw error;
+      // What yargs itself finds wrong, such as an option without its value, may come as an error of its own.
+      if (error !== undefined && error.name !== 'YError') throw error;
       throw new UsageError(message, usageOf(usage));
     });
 }

@@ -53,7 +53,8 @@ function unavailable(reason: string, cause?: unknown): TaskqError {
   return new TaskqError(
     'EMBEDDED_UNAVAILABLE',
     `no embedded PostgreSQL for ${process.platform} on ${process.arch}: ${reason}; ` +
-      'set DATABASE_URL to a PostgreSQL server instead',
+      'use a PostgreSQL server instead: set DATABASE_URL, or for codegen give --scratch-database-url ' +
+      '(or --no-database-types)',
     { cause },
   );
 }

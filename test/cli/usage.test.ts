@@ -29,6 +29,7 @@ describe('misuse', () => {
     [['bogus'], 'unknown command: bogus', 'taskq stats'],
     [['stat'], 'Did you mean stats?', 'taskq stats'],
     [['stats', '--bogus'], 'unknown argument: bogus', 'Usage: taskq stats'],
+    [['stats', '--schema'], 'Not enough arguments following: schema', 'Usage: taskq stats'],
     [['stats', 'more'], 'unknown argument: more', 'Usage: taskq stats'],
     [['dead'], 'say what to do with dead letters', 'taskq dead show <id>'],
     [['dead', 'bogus'], 'unknown command: bogus', 'taskq dead show <id>'],

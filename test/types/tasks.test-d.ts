@@ -8,8 +8,8 @@ import {
   type Handlers,
   type PayloadInput,
   type PayloadOutput,
-  type TaskType,
   type Tasks,
+  type TaskType,
   tasks,
 } from '../../generated/tasks.ts';
 import type { Enqueued, HandlerContext, HandlerRegistry, PayloadPath } from '../../src/index.ts';
