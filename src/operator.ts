@@ -14,14 +14,7 @@ import { countTasks, type TaskCounts } from './statements/counts.ts';
 import { type DeadLetter, dropDead, findDead, listDead, type Replay, replayDead } from './statements/dead.ts';
 import { checkSchema } from './statements/schema-check.ts';
 
-export type {
-  CheckPayloadsOptions,
-  LeftReport,
-  PayloadReport,
-  PoisonExample,
-  RevisionReport,
-  RowCounts,
-} from './check-payloads/check-payloads.ts';
+export type { PayloadReport, RevisionReport } from './check-payloads/check-payloads.ts';
 export { parseTaskId, type TaskId } from './domain/ids.ts';
 export type { Write } from './domain/outcome.ts';
 export type { TaskCounts } from './statements/counts.ts';

@@ -26,8 +26,8 @@ export type JsonSchema = Readonly<Record<string, unknown>>;
 
 const MARKS = 'x-taskq';
 
-/** Keywords that describe and constrain nothing. */
-const ANNOTATIONS = new Set(['$comment', 'deprecated', 'description', 'examples', 'title']);
+/** Keywords that describe and constrain nothing; `taskq` marks a secret field. */
+const ANNOTATIONS = new Set(['$comment', 'deprecated', 'description', 'examples', 'taskq', 'title']);
 /** Keywords whose value is a map from the user's names to schemas; those names are no keywords. */
 const SCHEMA_MAPS = new Set(['$defs', 'patternProperties', 'properties']);
 /** Keywords whose value is the user's data. */

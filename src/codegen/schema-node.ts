@@ -28,6 +28,7 @@ const SILENT = new Set([
   'examples',
   'id',
   'readOnly',
+  'taskq',
   'title',
 ]);
 

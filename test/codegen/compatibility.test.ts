@@ -30,6 +30,7 @@ describe('compatible: every payload of the old schema fits the new one', () => {
       z.object({ b: z.any(), a: z.any() }),
     ],
     ['a description', field(z.string()), field(z.string().describe('what it is'))],
+    ['the mark of a secret field', field(z.string()), field(z.string().meta({ taskq: 'secret' }))],
     ['an added optional property', z.object({}), z.object({ a: z.string().optional() })],
     ['an added property with a default', z.object({}), z.object({ a: z.string().default('x') })],
     ['an added optional trimmed property', z.object({}), z.object({ a: z.string().trim().optional() })],

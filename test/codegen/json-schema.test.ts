@@ -134,5 +134,7 @@ test('descriptions do not make a schema another one, but properties of their nam
   const described = payloadSchema(z.object({ title: z.string().describe('of a book') }).meta({ title: 'T' }));
   expect(acceptsSame(plain, described)).toBe(true);
   expect(acceptsSame(plain, payloadSchema(z.object({})))).toBe(false);
+  const secret = payloadSchema(z.object({ title: z.string().meta({ taskq: 'secret' }) }));
+  expect(acceptsSame(plain, secret)).toBe(true);
   expect(acceptsSame(plain, payloadSchema(z.object({ title: z.string().min(1) })))).toBe(false);
 });

@@ -1,8 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { beforeAll, expect, test } from 'vitest';
+import { beforeAll } from 'vitest';
 import { makeProject, REPOSITORY, writeFiles } from '../codegen/project.ts';
 import { build, taskq } from '../support/cli.ts';
+import { expect, test } from '../support/test.ts';
 
 const PAGE = path.join(REPOSITORY, 'docs/payload-changes.md');
 
@@ -35,7 +36,7 @@ function commandsOf({ lines }: Block): Command[] {
     .filter((text) => text !== '')
     .map((text) => {
       const [line = '', ...below] = text.trimEnd().split('\n');
-      const words = line.match(/"[^"]*"|\S+/g)?.map((word) => word.replaceAll('"', '')) ?? [];
+      const words = line.match(/"[^"]*"|'[^']*'|\S+/g)?.map(unquoted) ?? [];
       const exitCode = /^# exit code (\d+)$/.exec(below.at(-1) ?? '')?.[1];
       return {
         words,
@@ -45,9 +46,13 @@ function commandsOf({ lines }: Block): Command[] {
     });
 }
 
+function unquoted(word: string): string {
+  return /^(["']).*\1$/.test(word) ? word.slice(1, -1) : word;
+}
+
 beforeAll(build);
 
-test('the page on changing a payload does what it says, command by command', async () => {
+test('the page on changing a payload does what it says, command by command', async ({ database }) => {
   const blocks = blocksOf(await readFile(PAGE, 'utf8'));
   const project = await makeProject({ 'taskq.config.ts': CONFIG });
   let ran = 0;
@@ -60,7 +65,8 @@ test('the page on changing a payload does what it says, command by command', asy
     for (const { words, output, exitCode } of commandsOf(block)) {
       const [program, ...args] = words;
       expect(program).toBe('taskq');
-      const ended = await taskq([...args, '--no-database-types'], { cwd: project });
+      if (args[0] === 'codegen') args.push('--no-database-types');
+      const ended = await taskq(args, { cwd: project, env: { DATABASE_URL: database.url } });
       const printed = `${ended.stdout}${ended.stderr}`.split('\n');
       // The page leaves out what is beside the point, such as progress.
       expect(printed.filter((line) => output.includes(line))).toEqual(output);
@@ -68,5 +74,5 @@ test('the page on changing a payload does what it says, command by command', asy
       ran += 1;
     }
   }
-  expect(ran).toBe(6);
+  expect(ran).toBe(8);
 });
