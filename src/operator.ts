@@ -18,7 +18,7 @@ export type { PayloadReport, RevisionReport } from './check-payloads/check-paylo
 export { parseTaskId, type TaskId } from './domain/ids.ts';
 export type { Write } from './domain/outcome.ts';
 export type { TaskCounts } from './statements/counts.ts';
-export type { DeadLetter, Replay, StoredFailure } from './statements/dead.ts';
+export type { DeadLetter, Replay } from './statements/dead.ts';
 
 export interface OperatorOptions {
   /** The primary. */

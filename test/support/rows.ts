@@ -3,14 +3,7 @@ import type { DB } from '../../generated/db.ts';
 import type { TaskId } from '../../src/domain/ids.ts';
 import type { ClaimedTask } from '../../src/domain/task.ts';
 import { claim } from '../../src/statements/claim.ts';
-import {
-  type CallerLane,
-  callerLane,
-  type ReadLane,
-  readLane,
-  type WriteLane,
-  writeLane,
-} from '../../src/statements/lanes.ts';
+import { type ReadLane, readLane, type WriteLane, writeLane } from '../../src/statements/lanes.ts';
 import type { KnownRevisions } from '../../src/statements/predicates.ts';
 import { wakeChannel } from '../../src/statements/wake-channel.ts';
 import { TEST_SCHEMA } from './schema.ts';
@@ -21,7 +14,6 @@ import { knownRevisions, LEASE_MS } from './tasks.ts';
 
 export const writeLaneOf = (db: Kysely<DB>): WriteLane => writeLane(db, TEST_SCHEMA);
 export const readLaneOf = (db: Kysely<DB>): ReadLane => readLane(db, TEST_SCHEMA);
-export const callerLaneOf = (db: Kysely<DB>): CallerLane => callerLane(db, TEST_SCHEMA);
 
 /** Columns of an inserted row that differ from those of a `plain` task that became due a minute ago. */
 export interface RowOptions {
