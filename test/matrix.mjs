@@ -107,7 +107,8 @@ async function useNewerKysely() {
   const manifest = path.join(copy, 'node_modules/kysely/package.json');
   const { version } = JSON.parse(fs.readFileSync(manifest, 'utf8'));
   if (KYSELY_OF_NEWER_NODE.endsWith(`@${version}`)) return;
-  const options = ['--no-save', '--no-audit', '--no-fund', '--loglevel=error'];
+  // Saved, into the copy: setup would find the lock file's version missing, and install all anew under the tests.
+  const options = ['--save-dev', '--save-exact', '--no-audit', '--no-fund', '--loglevel=error'];
   await run('npm', ['install', ...options, KYSELY_OF_NEWER_NODE], { cwd: copy });
 }
 
