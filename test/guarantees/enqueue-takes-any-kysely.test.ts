@@ -1,4 +1,8 @@
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import {
   CamelCasePlugin,
   Kysely,
@@ -12,7 +16,7 @@ import {
   type UnknownRow,
 } from 'kysely';
 import pg from 'pg';
-import { expect } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { z } from 'zod';
 import { createEnqueuer, defineTask, dequeueUnleased } from '../../src/index.ts';
 import { allRows } from '../support/rows.ts';
@@ -92,11 +96,20 @@ class ShoutingPlugin implements KyselyPlugin {
   }
 }
 
+/** The package once more, in a folder of its own: it shares nothing with the one that taskq has imported. */
+async function anotherKysely(): Promise<typeof import('kysely')> {
+  const entry = createRequire(import.meta.url).resolve('kysely');
+  const folder = entry.slice(0, entry.indexOf(KYSELY) + KYSELY.length);
+  const copy = await mkdtemp(path.join(tmpdir(), 'taskq-another-kysely-'));
+  onTestFinished(() => rm(copy, { recursive: true, force: true }));
+  await cp(folder, path.join(copy, KYSELY), { recursive: true });
+  return import(pathToFileURL(path.join(copy, KYSELY, path.relative(folder, entry))).href);
+}
+
+const KYSELY = path.join('node_modules', 'kysely');
+
 test('enqueue works in a transaction of another copy of Kysely', async ({ database, db }) => {
-  // The CommonJS build shares nothing with the one that this package has imported.
-  const other: typeof import('kysely', { with: { 'resolution-mode': 'require' }}) = createRequire(
-    import.meta.url,
-  )('kysely');
+  const other = await anotherKysely();
   const dialect = new other.PostgresDialect({ pool: new pg.Pool(database.connection) });
   const app = new other.Kysely<Business>({ dialect, plugins: [new other.CamelCasePlugin()] });
   expect(app).not.toBeInstanceOf(Kysely);
