@@ -4,10 +4,10 @@ import { enqueueExplorePurge } from '../../generated/tasks.ts';
 import { dequeueUnleased, type Enqueued, type QueryExecutor, queryExecutor } from '../../src/index.ts';
 import { expectTypeOf, test } from '../support/test.ts';
 
-type OtherKysely<Tables> = import('kysely', { with: { 'resolution-mode': 'require' }}).Kysely<Tables>;
-type OtherTransaction<Tables> = import('kysely', { with: {
-  'resolution-mode': 'require',
-}}).Transaction<Tables>;
+/** As the class of another copy of the package: the same members, without this copy's private fields. */
+type OfAnotherCopy<Class> = { [Member in keyof Class]: Class[Member] };
+type OtherKysely<Tables> = OfAnotherCopy<Kysely<Tables>>;
+type OtherTransaction<Tables> = OfAnotherCopy<Transaction<Tables>>;
 
 interface AppTables {
   stacks: { id: string };
