@@ -83,6 +83,8 @@ class DefinitionLoader {
     const module = await this.#load(file);
     // `default` by name: `module.exports = defineTask(…)` is a default import to everyone else.
     const names = new Set([...Object.keys(module), 'default']);
+    // Node 23 and later add this name to what a CommonJS file exports; `default` is the same value everywhere.
+    names.delete('module.exports');
     const found = [...names].flatMap((name): [string, TaskDefinition][] => {
       const value = module[name];
       return isTaskDefinition(value) ? [[name, value]] : [];
