@@ -15,9 +15,8 @@ export const databaseNow = sql<Date>`now()`;
 export const isLeased = (t: Tasks) =>
   sql<SqlBool>`(${t.ref('async_tasks.lease_expires_at')} > ${databaseNow})`;
 
-// IS NOT TRUE takes in the null of a row that was never claimed. Written as an OR of two conditions the planner
-// without fresh statistics expects a third as many rows, and then sorts every due row instead of reading
-// the first few of the index. Pinned by test/statements/plans.test.ts.
+// IS NOT TRUE takes in the null of a row that was never claimed. Of an OR of two conditions the planner, without
+// statistics, would expect half as many rows.
 export const isUnleased = (t: Tasks) => sql<SqlBool>`${isLeased(t)} is not true`;
 
 export const isDue = (t: Tasks) => t('async_tasks.run_at', '<=', databaseNow);
