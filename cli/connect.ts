@@ -1,3 +1,4 @@
+import { userInfo } from 'node:os';
 import { type Config, describeDatabase } from '../src/config.ts';
 import { TaskqError } from '../src/domain/errors.ts';
 import { describeThrown } from '../src/domain/thrown.ts';
@@ -9,6 +10,7 @@ export const CONNECTION_SETTINGS = [
   'readDatabaseUrl',
   'schema',
   'preparedStatements',
+  'actor',
 ] as const satisfies readonly (keyof Config)[];
 
 export type Connection = Pick<Config, (typeof CONNECTION_SETTINGS)[number]>;
@@ -19,11 +21,12 @@ export async function withOperator<Answer>(
   use: (operator: Operator) => Promise<Answer>,
 ): Promise<Answer> {
   const database = requireDatabase(connection);
-  const { readDatabaseUrl, schema, preparedStatements } = connection;
+  const { readDatabaseUrl, schema, preparedStatements, actor = userOfSystem() } = connection;
   const operator = await openOperator({
     database,
     schema,
     preparedStatements,
+    actor,
     ...(readDatabaseUrl === undefined ? {} : { readDatabase: readDatabaseUrl }),
   }).catch((error: unknown) => {
     throw unreachable(database, error);
@@ -32,6 +35,15 @@ export async function withOperator<Answer>(
     return await use(operator);
   } finally {
     await operator.close();
+  }
+}
+
+function userOfSystem(): string {
+  try {
+    return `cli:${userInfo().username}`;
+  } catch {
+    // A container may run under a number that no user has.
+    return `cli:${process.getuid?.() ?? 'unknown'}`;
   }
 }
 

@@ -2,15 +2,22 @@
 import { readFileSync } from 'node:fs';
 import yargs, { type Argv } from 'yargs';
 import { isDebug } from '../src/config.ts';
+import { audit } from './commands/audit.ts';
 import { checkPayloads } from './commands/check-payloads.ts';
 import { codegen } from './commands/codegen.ts';
+import { cron } from './commands/cron.ts';
+import { dashboard } from './commands/dashboard.ts';
 import { dead } from './commands/dead.ts';
 import { dev } from './commands/dev.ts';
+import { doctor } from './commands/doctor.ts';
 import { enqueue } from './commands/enqueue.ts';
 import { init } from './commands/init.ts';
+import { metrics } from './commands/metrics.ts';
 import { migrate } from './commands/migrate.ts';
 import { prune } from './commands/prune.ts';
+import { queue } from './commands/queue.ts';
 import { stats } from './commands/stats.ts';
+import { task } from './commands/task.ts';
 import { work } from './commands/work.ts';
 import { exitCodeOf, jsonOf, messageOf, stackOf, UsageError } from './failure.ts';
 import { print, say } from './output.ts';
@@ -76,8 +83,15 @@ function program(args: readonly string[], surroundings: Surroundings): Argv<Glob
     .command(work)
     .command(enqueue)
     .command(stats)
+    .command(task)
+    .command(cron)
     .command(dead)
+    .command(queue)
+    .command(audit)
     .command(prune)
+    .command(dashboard)
+    .command(metrics)
+    .command(doctor)
     .command(dev)
     .demandCommand(1, 'name a command')
     .strictCommands()

@@ -14,6 +14,8 @@ const BUILD = path.join(ROOT, 'dist');
 const STAMP = path.join(BUILD, '.stamp');
 const LOCK = path.join(ROOT, '.taskq', 'setup.lock');
 const PROGRAM = path.join('cli', 'main.js');
+/** Runs in the browser as it is written: the compiler neither reads nor makes it. */
+const DASHBOARD = path.join('src', 'admin', 'dashboard');
 /** What the build is made from. */
 const SOURCES = ['src', 'cli', 'generated', 'tsconfig.json', 'tsconfig.build.json', 'package-lock.json'];
 const LOCK_POLL_MS = 200;
@@ -118,6 +120,10 @@ function build(hash) {
       { cwd: ROOT, stdio: 'inherit' },
     );
     if (status !== 0) throw new Error('the build failed (the compiler says why above)');
+    fs.cpSync(path.join(ROOT, DASHBOARD), path.join(fresh, DASHBOARD), {
+      recursive: true,
+      filter: (name) => !/\.d\.ts$|tsconfig\.json$|[\\/]vendor$/.test(name),
+    });
     const program = path.join(fresh, PROGRAM);
     if (fs.existsSync(program)) fs.chmodSync(program, 0o755);
     fs.writeFileSync(path.join(fresh, path.basename(STAMP)), hash);

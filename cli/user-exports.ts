@@ -3,6 +3,7 @@ import { TaskqError } from '../src/domain/errors.ts';
 import { isTaskDefinition } from '../src/domain/task-definition.ts';
 import type { HandlerRegistry, TaskSet } from '../src/domain/task-set.ts';
 import { describeThrown } from '../src/domain/thrown.ts';
+import { type CronEntries, isCronEntries } from '../src/scheduler/entries.ts';
 import { loadUserModule } from '../src/user-module.ts';
 
 /**
@@ -20,6 +21,22 @@ export async function loadHandlers(file: string): Promise<HandlerRegistry> {
     'CONFIG_INVALID',
     `handlers: ${file} must export by default, or as \`handlers\`, what defineHandlers({ … }) of ` +
       `generated/tasks.ts returns; ${given === undefined ? `it exports ${names(module)}` : `that is ${describe(given)}`}`,
+  );
+}
+
+/**
+ * The cron list of a user's module: its default export, or its export `cron`.
+ * @throws TaskqError `CONFIG_INVALID` naming the file and what it should export
+ */
+export async function loadCron(file: string): Promise<CronEntries> {
+  const module = await load(file, 'cron');
+  const found = [module['default'], module['cron'], nested(module['default'], 'cron')];
+  const entries = found.find(isCronEntries);
+  if (entries !== undefined) return entries;
+  throw new TaskqError(
+    'CONFIG_INVALID',
+    `cron: ${file} must export by default, or as \`cron\`, what defineCron([ … ]) of generated/tasks.ts returns; ` +
+      `it exports ${names(module)}`,
   );
 }
 

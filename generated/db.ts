@@ -22,6 +22,64 @@ export type JsonValue = JsonArray | JsonObject | JsonPrimitive;
 
 export type Timestamp = ColumnType<Date, Date | string, Date | string>;
 
+export interface AsyncAudit {
+  action: string;
+  actor: string;
+  at: Generated<Timestamp>;
+  detail: Generated<Json>;
+  id: Generated<Int8>;
+  subject: string | null;
+}
+
+export interface AsyncCompletedTasks {
+  attempt_count: number;
+  completed_at: Generated<Timestamp>;
+  created_at: Timestamp;
+  errors: Json;
+  headers: Json;
+  id: Int8;
+  keep_until: Timestamp;
+  payload: Json;
+  payload_revision: number;
+  queue: string;
+  result: Json | null;
+  started_at: Timestamp | null;
+  task_type: string;
+}
+
+export interface AsyncCronTicks {
+  entry: string;
+  outcome: string;
+  schedule: string;
+  taken_at: Generated<Timestamp>;
+  task_id: Int8 | null;
+  tick: Timestamp;
+}
+
+export interface AsyncQueues {
+  changed_at: Generated<Timestamp>;
+  name: string;
+  paused_at: Timestamp | null;
+  weight: number | null;
+}
+
+export interface AsyncReplicas {
+  busy: number;
+  clock_offset_ms: number | null;
+  host: string;
+  id: string;
+  overrun: number;
+  pid: number;
+  queues: string[] | null;
+  roles: string[];
+  running: Json;
+  seen_at: Generated<Timestamp>;
+  settled: Json;
+  slots: number;
+  started_at: Generated<Timestamp>;
+  version: string;
+}
+
 export interface AsyncTaskKeys {
   enqueued_at: Timestamp;
   key: Buffer;
@@ -31,6 +89,7 @@ export interface AsyncTaskKeys {
 
 export interface AsyncTasks {
   attempt_count: Generated<number>;
+  ceiling_ms: Int8 | null;
   created_at: Generated<Timestamp>;
   cursor: Json | null;
   errors: Generated<Json>;
@@ -44,14 +103,32 @@ export interface AsyncTasks {
   max_attempts: Generated<number>;
   payload: Json;
   payload_revision: Generated<number>;
+  progress: Json | null;
   queue: Generated<string>;
+  retention_ms: Int8 | null;
   retired: Generated<boolean>;
   run_at: Generated<Timestamp>;
   task_type: string;
   unique_key: Buffer | null;
 }
 
+export interface AsyncTaskTypes {
+  ceiling_ms: Int8;
+  cursor_secrets: Json | null;
+  max_attempts: number;
+  payload_revision: number;
+  registered_at: Generated<Timestamp>;
+  secrets: Json | null;
+  task_type: string;
+}
+
 export interface DB {
+  async_audit: AsyncAudit;
+  async_completed_tasks: AsyncCompletedTasks;
+  async_cron_ticks: AsyncCronTicks;
+  async_queues: AsyncQueues;
+  async_replicas: AsyncReplicas;
   async_task_keys: AsyncTaskKeys;
+  async_task_types: AsyncTaskTypes;
   async_tasks: AsyncTasks;
 }

@@ -2,16 +2,22 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
 import { ROLES } from './app.ts';
+import { checkActor } from './domain/actor.ts';
 import { type Duration, durationMs, formatDuration } from './domain/duration.ts';
 import { TaskqError } from './domain/errors.ts';
 import {
+  ADMIN_PORT_DEFAULT,
+  ADMIN_TOKEN_LENGTH_MIN,
   LEASE_MARGIN_MS_MAX,
   LEASE_MARGIN_MS_MIN,
+  METRICS_PORT_DEFAULT,
   PAYLOAD_BYTES_MAX,
   PAYLOAD_BYTES_MAX_DEFAULT,
   POLL_INTERVAL_MS_MAX,
   POLL_INTERVAL_MS_MIN,
   POOL_MAX_DEFAULT,
+  QUEUE_WEIGHT_DEFAULT,
+  QUEUE_WEIGHT_MAX,
   SHUTDOWN_GRACE_MS_MAX,
   SLOTS_DEFAULT,
   SLOTS_MAX,
@@ -25,6 +31,9 @@ import { loadUserModule } from './user-module.ts';
 // the wrong value stands. SETTINGS is the only list of them: flags, environment, file and documentation follow it.
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
+
+/** Of `taskq work`. Not `admin` unless it is asked for: it needs a token. */
+export const WORKER_ROLES = [...ROLES, 'admin'] as const;
 
 /** One value that an operator may set. */
 interface Setting<Schema extends z.ZodType, Default extends string | undefined> {
@@ -105,17 +114,27 @@ export const SETTINGS = {
     flag: 'queues',
     default: undefined,
     absent: 'every queue',
-    kind: 'names of queues, separated by commas',
-    description: 'The queues that a worker serves.',
-    schema: names(z.string().refine(accepts((name: string) => checkName(name, 'queue')))),
+    kind: "names of queues, each with its weight or none, such as 'critical=6,default=3,low=1'",
+    description: 'The queues that a worker serves, and their shares of its claims.',
+    schema: queueWeights(),
+  }),
+  strictQueues: setting({
+    env: 'TASKQ_STRICT_QUEUES',
+    flag: 'strict-queues',
+    default: 'false',
+    kind: 'true or false',
+    description: 'Serve a queue only while those of a greater weight have nothing due.',
+    schema: z.union([z.boolean(), z.stringbool()]),
+    boolean: true,
   }),
   roles: setting({
     env: 'TASKQ_ROLES',
     flag: 'roles',
     default: ROLES.join(','),
-    kind: `one or more of ${ROLES.join(', ')}, separated by commas`,
-    description: 'What a worker does: `processor` runs tasks, `prune` deletes old dead letters once an hour.',
-    schema: names(z.enum(ROLES)),
+    kind: `one or more of ${WORKER_ROLES.join(', ')}, separated by commas`,
+    description:
+      'What a worker does: `processor` runs tasks, `cron` enqueues those of the cron list, `prune` deletes what is past its time once an hour, `admin` serves the admin API.',
+    schema: names(z.enum(WORKER_ROLES)),
   }),
   retention: setting({
     env: 'TASKQ_RETENTION',
@@ -174,6 +193,61 @@ export const SETTINGS = {
     description: 'The least important lines that a worker logs.',
     schema: z.enum(LOG_LEVELS),
   }),
+  metricsPort: setting({
+    env: 'TASKQ_METRICS_PORT',
+    flag: 'metrics-port',
+    default: undefined,
+    absent: `off; ${METRICS_PORT_DEFAULT} of \`metrics\``,
+    kind: 'a port from 0 to 65535, 0 for any that is free',
+    description: 'Where `/metrics`, `/healthz` and `/readyz` are served.',
+    schema: wholeNumber(0, 65_535),
+  }),
+  metricsHost: setting({
+    env: 'TASKQ_METRICS_HOST',
+    flag: 'metrics-host',
+    default: '127.0.0.1',
+    kind: 'a name or address of this machine, such as 0.0.0.0',
+    description:
+      'The address that they are served on. There is no login: open it to whoever may read them only.',
+    schema: z.string().min(1),
+  }),
+  adminPort: setting({
+    env: 'TASKQ_ADMIN_PORT',
+    flag: 'admin-port',
+    default: String(ADMIN_PORT_DEFAULT),
+    kind: 'a port from 0 to 65535, 0 for any that is free',
+    description: 'Where the admin API and the dashboard are served.',
+    schema: wholeNumber(0, 65_535),
+  }),
+  adminHost: setting({
+    env: 'TASKQ_ADMIN_HOST',
+    flag: 'admin-host',
+    default: '127.0.0.1',
+    kind: 'a name or address of this machine, such as 0.0.0.0',
+    description: 'The address that they are served on. Put TLS in front of any other than this machine.',
+    schema: z.string().min(1),
+  }),
+  adminToken: setting({
+    env: 'TASKQ_ADMIN_TOKEN',
+    flag: 'admin-token',
+    default: undefined,
+    absent: 'a read token is required then',
+    kind: `a secret of ${ADMIN_TOKEN_LENGTH_MIN} characters or more`,
+    description:
+      'Whoever has it may look and act. From the environment, since others can see the flags of a process.',
+    schema: z.string().min(ADMIN_TOKEN_LENGTH_MIN),
+    secret: true,
+  }),
+  adminReadToken: setting({
+    env: 'TASKQ_ADMIN_READ_TOKEN',
+    flag: 'admin-read-token',
+    default: undefined,
+    absent: 'nobody may only look',
+    kind: `a secret of ${ADMIN_TOKEN_LENGTH_MIN} characters or more`,
+    description: 'Whoever has it may look.',
+    schema: z.string().min(ADMIN_TOKEN_LENGTH_MIN),
+    secret: true,
+  }),
   handlers: setting({
     env: undefined,
     flag: 'handlers',
@@ -181,6 +255,15 @@ export const SETTINGS = {
     absent: 'required by `work`',
     kind: 'the path of a module',
     description: 'The module whose default export, or export `handlers`, is what `defineHandlers` returned.',
+    schema: z.string().min(1),
+  }),
+  cron: setting({
+    env: undefined,
+    flag: 'cron',
+    default: undefined,
+    absent: 'no cron list',
+    kind: 'the path of a module',
+    description: 'The module whose default export, or export `cron`, is what `defineCron` returned.',
     schema: z.string().min(1),
   }),
   definitions: setting({
@@ -210,6 +293,15 @@ export const SETTINGS = {
     kind: 'the name of a package or the path of a file',
     description: 'What the generated files import taskq by.',
     schema: z.string().min(1),
+  }),
+  actor: setting({
+    env: 'TASKQ_ACTOR',
+    flag: 'actor',
+    default: undefined,
+    absent: 'cli: and the name of the user',
+    kind: 'a name of 1 to 200 characters without control characters',
+    description: 'Who acts, as the audit shows it.',
+    schema: z.string().refine(accepts(checkActor)),
   }),
   maxPayloadBytes: setting({
     env: 'TASKQ_MAX_PAYLOAD_BYTES',
@@ -359,7 +451,7 @@ function check(of: Setting<z.ZodType, string | undefined>, value: unknown, where
   if (result.success) return result.data;
   const received =
     of.secret === true
-      ? 'something else (not shown: it may hold a password, whose special characters must be percent-encoded)'
+      ? `something else (not shown: ${of.kind.includes('URL') ? 'it may hold a password, whose special characters must be percent-encoded' : 'it is a secret'})`
       : describe(value);
   const wayOut =
     of.default === undefined ? 'correct it' : `correct it, or leave it out for the default, ${of.default}`;
@@ -412,6 +504,29 @@ function names<Item extends z.ZodType<string, string>>(item: Item) {
     .transform((names) => names.split(',').map((name) => name.trim()) as z.input<Item>[])
     .pipe(z.array(item).min(1));
   return z.union([z.array(item).min(1).readonly(), text]);
+}
+
+/** A record of weights, a list of names, or text of names with or without weights, separated by commas. */
+function queueWeights() {
+  const queue = z.string().refine(accepts((name: string) => checkName(name, 'queue')));
+  const weight = wholeNumber(1, QUEUE_WEIGHT_MAX);
+  const toWeights = (names: readonly string[]) =>
+    Object.fromEntries(names.map((name) => [name, QUEUE_WEIGHT_DEFAULT]));
+  const isNotEmpty = (weights: Readonly<Record<string, number>>) => Object.keys(weights).length > 0;
+  const weights = z.record(queue, weight).refine(isNotEmpty);
+  const text = z
+    .string()
+    .transform((list) => Object.fromEntries(list.split(',').map(nameAndWeight)))
+    .pipe(weights);
+  return z.union([weights, z.array(queue).min(1).readonly().transform(toWeights), text]);
+}
+
+/** `'critical=6'`. A queue's own name may hold the sign. */
+function nameAndWeight(text: string): [name: string, weight: string | number] {
+  const [, name, weight] = /^(.*)=\s*([0-9]+)$/s.exec(text.trim()) ?? [];
+  return name === undefined || weight === undefined
+    ? [text.trim(), QUEUE_WEIGHT_DEFAULT]
+    : [name.trim(), weight];
 }
 
 function databaseUrl() {

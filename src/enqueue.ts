@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { z } from 'zod';
-import { type Duration, durationMs } from './domain/duration.ts';
+import { aroundEnqueue, type EnqueueCall, type EnqueueMiddleware } from './domain/enqueue-middleware.ts';
+import { type EnqueueOptions, type EnqueueSettings, enqueueSettings } from './domain/enqueue-options.ts';
 import { TaskqError } from './domain/errors.ts';
 import type { TaskId } from './domain/ids.ts';
 import {
@@ -12,20 +13,25 @@ import {
 import { checkPayload } from './domain/payload-check.ts';
 import { encodePayload, payloadBytes } from './domain/payload-codec.ts';
 import { checkSchemaName } from './domain/schema-name.ts';
-import { checkMaxAttempts, checkName } from './domain/task-definition.ts';
+import { errorWithoutSecrets } from './domain/secrets.ts';
+import type { TaskDefinition, Wake } from './domain/task-definition.ts';
 import type { RegisteredTask, TaskSet } from './domain/task-set.ts';
-import {
-  checkUnique,
-  orderOfKeys,
-  type PayloadPath,
-  type Uniqueness,
-  type UniqueOptions,
-  uniqueKeyOf,
-} from './domain/uniqueness.ts';
+import { describeThrown } from './domain/thrown.ts';
+import { orderOfKeys, type PayloadPath, uniqueKeyOf } from './domain/uniqueness.ts';
 import { insertBytes, insertTasks, type NewTask } from './statements/enqueue.ts';
 import { enqueueUnique, type NewUniqueTask } from './statements/enqueue-unique.ts';
 import { type CallerLane, callerLane, type QueryExecutor } from './statements/lanes.ts';
 import { dequeueUnleased as deleteUnleased } from './statements/settle.ts';
+import { traceEnqueue } from './tracing/trace-enqueue.ts';
+import { isTracing } from './tracing/tracer.ts';
+
+export type {
+  EnqueueAdditions,
+  EnqueueCall,
+  EnqueueEnd,
+  EnqueueMiddleware,
+} from './domain/enqueue-middleware.ts';
+export type { EnqueueOptions } from './domain/enqueue-options.ts';
 
 /**
  * The caller's Kysely or Transaction, over whatever tables and with whatever plugins;
@@ -33,25 +39,6 @@ import { dequeueUnleased as deleteUnleased } from './statements/settle.ts';
  */
 // biome-ignore lint/suspicious/noExplicitAny: the caller's tables are its own.
 export type CallerTransaction = Kysely<any> | QueryExecutor;
-
-/** `Path`: the fields that `unique.by` may name, `PayloadPath` of the payload. Without it `by` names none. */
-export interface EnqueueOptions<Path extends string = never> {
-  /** Not before this moment: a Date, or ISO text with an offset such as `'2027-01-31T09:00:00Z'`. */
-  readonly runAt?: Date | string;
-  /** Not before this long after the enqueue, by the database's clock. Either this or `runAt`. */
-  readonly delay?: Duration;
-  /** Instead of the type's own queue. */
-  readonly queue?: string;
-  /** Instead of the type's own limit; runs in all, the first included. */
-  readonly maxAttempts?: number;
-  /** Small strings that travel with the task and come back in the handler's context. */
-  readonly headers?: Readonly<Record<string, string>>;
-  /**
-   * Only when nothing stands in the way of its key, instead of the type's own rule; `false` for none: the task is
-   * enqueued whatever there is, has no key, and stands in nobody's way.
-   */
-  readonly unique?: UniqueOptions<Path> | false;
-}
 
 /** What an enqueue answers. */
 export interface Enqueued {
@@ -61,11 +48,30 @@ export interface Enqueued {
   readonly status: 'enqueued' | 'existing' | 'replaced';
 }
 
+/** What the enqueue of a stream answers: how many of its payloads became what. See `Enqueued`. */
+export interface EnqueuedCounts {
+  readonly enqueued: number;
+  readonly existing: number;
+  readonly replaced: number;
+}
+
 export interface EnqueuerOptions {
   /** The schema of the queue's tables. Default `'taskq'`. */
   readonly schema?: string;
   /** The longest payload, in bytes of its stored JSON. Default 1 MiB. */
   readonly maxPayloadBytes?: number;
+  /** Around every enqueue, outermost first. */
+  readonly middleware?: readonly EnqueueMiddleware[];
+  /**
+   * Told what a middleware threw, or that it gave headers that are none; the enqueue goes on without that.
+   * Default: a process warning with the code `TASKQ_ENQUEUE_MIDDLEWARE`.
+   */
+  readonly onMiddlewareError?: (error: unknown) => void;
+  /**
+   * Default true: while an OpenTelemetry SDK is registered, every enqueue is a span outside of the middleware, and its
+   * context travels with the task. Without an SDK it costs nothing.
+   */
+  readonly tracing?: boolean;
 }
 
 type TypeIn<Tasks extends TaskSet> = keyof Tasks & string;
@@ -105,11 +111,28 @@ export interface Enqueuer<Tasks extends TaskSet> {
     payloads: readonly PayloadIn<Tasks, Type>[],
     options?: EnqueueOptions<PayloadPath<PayloadIn<Tasks, Type>>>,
   ): Promise<Enqueued[]>;
+
+  /**
+   * Enqueues what an iterable yields, which may be more than fits into memory: it is read, validated, inserted and let
+   * go batch by batch (1,000 tasks or 8 MiB), and is closed when the call fails. Needs a transaction, and any error
+   * comes after earlier batches have been inserted: let it roll the transaction back.
+   * With `unique` the keys are locked in their order within each batch only, so two streams with common keys, or a
+   * stream and a list, can deadlock (40P01): yield the payloads in one order, or retry.
+   * @throws TaskqError as `enqueue` does; the message names the index. `OPTION_INVALID` for a Kysely that is no
+   *   transaction. What the iterable throws passes through unchanged.
+   */
+  enqueueMany<Type extends TypeIn<Tasks>>(
+    tx: CallerTransaction,
+    type: Type,
+    payloads: Iterable<PayloadIn<Tasks, Type>> | AsyncIterable<PayloadIn<Tasks, Type>>,
+    options?: EnqueueOptions<PayloadPath<PayloadIn<Tasks, Type>>>,
+  ): Promise<EnqueuedCounts>;
 }
 
 /**
  * The enqueue functions of a set of task types; `generated/tasks.ts` calls this.
- * @throws TaskqError `CONFIG_INVALID` for a payload limit that is no number of bytes within jsonb's own
+ * @throws TaskqError `CONFIG_INVALID` for a payload limit that is no number of bytes within jsonb's own, or a
+ *   middleware that is no function
  */
 export function createEnqueuer<Tasks extends TaskSet>(
   tasks: Tasks,
@@ -117,22 +140,53 @@ export function createEnqueuer<Tasks extends TaskSet>(
 ): Enqueuer<Tasks> {
   const schema = checkSchemaName(options.schema ?? 'taskq');
   const bytesMax = checkBytesMax(options.maxPayloadBytes ?? PAYLOAD_BYTES_MAX_DEFAULT);
+  const onError = contained(options.onMiddlewareError ?? warn);
+  const untraced = aroundEnqueue(options.middleware ?? [], onError);
+  const traced = aroundEnqueue([traceEnqueue(), ...(options.middleware ?? [])], onError);
+  const { tracing = true } = options;
+  // Looked up each time: an application may make its enqueuer before it registers the SDK.
+  const aroundThis = () => (tracing && isTracing() ? traced : untraced);
+
   return {
     async enqueue(tx, type, payload, enqueueOptions) {
-      const row = taskRow(registered(tasks, type), settings(enqueueOptions), bytesMax);
-      const [enqueued] = await insertInBatches(callerLane(tx, schema), [await row(payload, '')]);
-      return enqueued as Enqueued;
+      const task = registered(tasks, type);
+      const settings = enqueueSettings(task.definition, enqueueOptions);
+      const insertOne = async (given: EnqueueSettings) => {
+        const rows = [await taskRow(task, given, bytesMax)(payload, '')];
+        const [enqueued] = await insertInBatches(callerLane(tx, schema), rows, given.wake);
+        return enqueued as Enqueued;
+      };
+      const around = aroundThis();
+      if (around === undefined) return insertOne(settings);
+      const insertWith = (headers: EnqueueCall['headers']) => insertOne({ ...settings, headers });
+      return around(callOf(type, settings, 1), insertWith, (enqueued) => [enqueued]);
     },
-    async enqueueMany(tx, type, payloads, enqueueOptions) {
-      const row = taskRow(registered(tasks, type), settings(enqueueOptions), bytesMax);
-      if (!Array.isArray(payloads)) {
-        throw new TaskqError('OPTION_INVALID', `enqueueMany of ${type}: expected an array of payloads`);
-      }
-      const rows: NewRow[] = [];
-      for (const [index, payload] of payloads.entries()) rows.push(await row(payload, `[${index}]`));
-      return insertInBatches(callerLane(tx, schema), rows);
+    async enqueueMany(
+      tx: CallerTransaction,
+      type: TypeIn<Tasks>,
+      payloads: unknown,
+      enqueueOptions?: EnqueueOptions<string>,
+    ) {
+      const task = registered(tasks, type);
+      const settings = enqueueSettings(task.definition, enqueueOptions);
+      const given = payloadsOf(tx, type, payloads);
+      const count = Array.isArray(given) ? given.length : undefined;
+      const insertAll = async (within: EnqueueSettings) => {
+        const row = taskRow(task, within, bytesMax);
+        const lane = callerLane(tx, schema);
+        if (!Array.isArray(given)) return insertStream(lane, given, row, within.wake);
+        const rows: NewRow[] = [];
+        for (const [index, payload] of given.entries()) rows.push(await row(payload, `[${index}]`));
+        return insertInBatches(lane, rows, within.wake);
+      };
+      const around = aroundThis();
+      if (around === undefined) return insertAll(settings);
+      const insertWith = (headers: EnqueueCall['headers']) => insertAll({ ...settings, headers });
+      return around(callOf(type, settings, count), insertWith, (answer) =>
+        Array.isArray(answer) ? answer : undefined,
+      );
     },
-  };
+  } as Enqueuer<Tasks>;
 }
 
 /**
@@ -147,6 +201,20 @@ export async function dequeueUnleased(
   return (await deleteUnleased(callerLane(tx, checkSchemaName(options.schema ?? 'taskq')), id)) === 'written';
 }
 
+/**
+ * Checks all that an enqueue checks before its statement, for a task that is enqueued later, again and again.
+ * Rejects as `enqueue` does.
+ */
+export async function checkEnqueue(
+  tasks: TaskSet,
+  { type, payload, options }: { type: string; payload: unknown; options: EnqueueOptions<string> },
+  { maxPayloadBytes = PAYLOAD_BYTES_MAX_DEFAULT }: Pick<EnqueuerOptions, 'maxPayloadBytes'> = {},
+): Promise<void> {
+  const task = registered(tasks, type);
+  const row = taskRow(task, enqueueSettings(task.definition, options), checkBytesMax(maxPayloadBytes));
+  await row(payload, '');
+}
+
 /** A row to be, and where it stands in the list, for messages: empty or `[3]`. */
 interface NewRow {
   readonly task: NewTask | NewUniqueTask;
@@ -154,12 +222,13 @@ interface NewRow {
 }
 
 /** Inserts in as few statements as the sizes allow, and answers in the order of `rows`. */
-async function insertInBatches(lane: CallerLane, rows: readonly NewRow[]): Promise<Enqueued[]> {
+async function insertInBatches(lane: CallerLane, rows: readonly NewRow[], wake: Wake): Promise<Enqueued[]> {
   const enqueued: Enqueued[] = [];
   for (const batch of batches(inOrderOfKeys(rows))) {
     const answers = await insert(
       lane,
       batch.map(({ row }) => row.task),
+      wake,
     );
     for (const [place, { row, index }] of batch.entries()) {
       enqueued[index] = answers[place] as Enqueued;
@@ -169,10 +238,45 @@ async function insertInBatches(lane: CallerLane, rows: readonly NewRow[]): Promi
   return enqueued;
 }
 
-async function insert(lane: CallerLane, tasks: readonly (NewTask | NewUniqueTask)[]): Promise<Enqueued[]> {
+/** Holds no more than one batch, and a payload that did not fit into it. */
+async function insertStream(
+  lane: CallerLane,
+  payloads: Stream,
+  row: MakeRow,
+  wake: Wake,
+): Promise<EnqueuedCounts> {
+  const counts = { enqueued: 0, existing: 0, replaced: 0 };
+  let batch: NewRow[] = [];
+  let bytes = 0;
+  const insertBatch = async () => {
+    const rows = batch;
+    batch = [];
+    bytes = 0;
+    for (const { status } of await insertInBatches(lane, rows, wake)) counts[status] += 1;
+  };
+  let index = 0;
+  // Closes the iterator when anything in here throws.
+  for await (const payload of payloads) {
+    const next = await row(payload, `[${index}]`);
+    index += 1;
+    const nextBytes = insertBytes(next.task);
+    if (batch.length > 0 && bytes + nextBytes > ENQUEUE_BATCH_BYTES) await insertBatch();
+    batch.push(next);
+    bytes += nextBytes;
+    if (batch.length === ENQUEUE_BATCH_ROWS) await insertBatch();
+  }
+  if (batch.length > 0) await insertBatch();
+  return counts;
+}
+
+async function insert(
+  lane: CallerLane,
+  tasks: readonly (NewTask | NewUniqueTask)[],
+  wake: Wake,
+): Promise<Enqueued[]> {
   // All of one enqueue are alike: its options say whether they are unique.
-  if (tasks.every(isUnique)) return enqueueUnique(lane, tasks);
-  return (await insertTasks(lane, tasks)).map((id) => ({ id, status: 'enqueued' }));
+  if (tasks.every(isUnique)) return enqueueUnique(lane, tasks, wake);
+  return (await insertTasks(lane, tasks, wake)).map((id) => ({ id, status: 'enqueued' }));
 }
 
 function isUnique(task: NewTask | NewUniqueTask): task is NewUniqueTask {
@@ -208,24 +312,16 @@ function refuseConflict({ task, subject }: NewRow, { id, status }: Enqueued): vo
   throw new TaskqError('TASK_EXISTS', `${subject}: task ${id} stands in the way of another with its key`);
 }
 
-interface Settings {
-  readonly runAtMs: number | undefined;
-  readonly delayMs: number | undefined;
-  readonly queue: string | undefined;
-  readonly maxAttempts: number | undefined;
-  readonly headers: Readonly<Record<string, string>>;
-  /** Undefined for the definition's. */
-  readonly unique: Uniqueness | false | undefined;
-}
+type MakeRow = (payload: unknown, index: string) => Promise<NewRow>;
 
 /** Validates a payload and makes the row it becomes. `index` is empty or `[3]`, for the message. */
-function taskRow(task: RegisteredTask, given: Settings, bytesMax: number) {
+function taskRow(task: RegisteredTask, settings: EnqueueSettings, bytesMax: number): MakeRow {
   const { definition, revision } = task;
-  const unique = given.unique ?? definition.unique ?? false;
-  return async (payload: unknown, index: string): Promise<NewRow> => {
+  const { unique, queue, runAtMs, delayMs, maxAttempts, ceilingMs, retentionMs, headers } = settings;
+  return async (payload, index) => {
     const subject = `${definition.type}${index}`;
     await checkPayload(definition.payload, payload, subject);
-    const payloadText = encodePayload(payload, subject);
+    const payloadText = encoded(definition, payload, subject);
     const bytes = payloadBytes(payloadText);
     if (bytes > bytesMax) {
       throw new TaskqError(
@@ -234,18 +330,63 @@ function taskRow(task: RegisteredTask, given: Settings, bytesMax: number) {
       );
     }
     const task: NewTask = {
-      queue: given.queue ?? definition.queue,
+      queue,
       type: definition.type,
       payloadText,
       payloadRevision: revision,
-      runAtMs: given.runAtMs,
-      delayMs: given.delayMs,
-      maxAttempts: given.maxAttempts ?? definition.maxAttempts,
-      headers: given.headers,
+      runAtMs,
+      delayMs,
+      maxAttempts,
+      ceilingMs,
+      retentionMs,
+      headers,
     };
     if (unique === false) return { task, subject };
     return { task: { ...task, unique, key: uniqueKeyOf(unique, payloadText, subject) }, subject };
   };
+}
+
+// The path of a value that cannot be stored may lead through names within a secret field.
+function encoded({ payload: schema }: TaskDefinition, payload: unknown, subject: string): string {
+  try {
+    return encodePayload(payload, subject);
+  } catch (error) {
+    throw errorWithoutSecrets(schema, payload, error);
+  }
+}
+
+type Stream = Iterable<unknown> | AsyncIterable<unknown>;
+
+/** @throws TaskqError `OPTION_INVALID` */
+function payloadsOf(tx: CallerTransaction, type: string, payloads: unknown): readonly unknown[] | Stream {
+  if (Array.isArray(payloads)) return payloads;
+  if (!isStream(payloads)) {
+    throw new TaskqError(
+      'OPTION_INVALID',
+      `enqueueMany of ${type}: expected an array, an iterable or an async iterable of payloads`,
+    );
+  }
+  // Of what another driver calls a transaction nothing is known.
+  if ('isTransaction' in tx && tx.isTransaction === false) {
+    throw new TaskqError(
+      'OPTION_INVALID',
+      `enqueueMany of ${type}: a stream is inserted batch by batch and would be written in part if it failed; give it a transaction`,
+    );
+  }
+  return payloads;
+}
+
+// Text is iterable too, but its letters are nobody's payloads.
+function isStream(payloads: unknown): payloads is Stream {
+  return (
+    typeof payloads === 'object' &&
+    payloads !== null &&
+    (Symbol.iterator in payloads || Symbol.asyncIterator in payloads)
+  );
+}
+
+function callOf(type: string, { queue, headers }: EnqueueSettings, count: number | undefined): EnqueueCall {
+  return { type, queue, count, headers };
 }
 
 function registered(tasks: TaskSet, type: string): RegisteredTask {
@@ -259,71 +400,6 @@ function registered(tasks: TaskSet, type: string): RegisteredTask {
   return task;
 }
 
-const OPTION_NAMES = new Set(['runAt', 'delay', 'queue', 'maxAttempts', 'headers', 'unique']);
-
-function settings(options: EnqueueOptions<string> = {}): Settings {
-  for (const name of Object.keys(options)) {
-    if (!OPTION_NAMES.has(name)) {
-      throw new TaskqError(
-        'OPTION_INVALID',
-        `enqueue option '${name}': no such option; there are ${[...OPTION_NAMES].join(', ')}`,
-      );
-    }
-  }
-  if (options.runAt !== undefined && options.delay !== undefined) {
-    throw new TaskqError('OPTION_INVALID', 'enqueue options runAt and delay: give one of them, not both');
-  }
-  return asOptionError(() => ({
-    runAtMs: options.runAt === undefined ? undefined : instantMs(options.runAt),
-    delayMs: options.delay === undefined ? undefined : durationMs(options.delay, 'enqueue option delay'),
-    queue: options.queue === undefined ? undefined : checkName(options.queue, 'enqueue option queue'),
-    maxAttempts:
-      options.maxAttempts === undefined
-        ? undefined
-        : checkMaxAttempts(options.maxAttempts, 'enqueue options'),
-    headers: headers(options.headers ?? {}),
-    unique: options.unique === undefined ? undefined : uniqueness(options.unique),
-  }));
-}
-
-function uniqueness(unique: UniqueOptions | false): Uniqueness | false {
-  return unique === false ? false : checkUnique(unique, 'enqueue option unique');
-}
-
-/** With an offset, so that it means the same on every machine. */
-const ISO_WITH_OFFSET = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
-
-function instantMs(runAt: Date | string): number {
-  if (typeof runAt === 'string' && !ISO_WITH_OFFSET.test(runAt)) {
-    throw new TaskqError(
-      'OPTION_INVALID',
-      `enqueue option runAt: expected ISO text with an offset such as '2027-01-31T09:00:00Z', received '${runAt}'`,
-    );
-  }
-  const ms = typeof runAt === 'string' || runAt instanceof Date ? new Date(runAt).getTime() : Number.NaN;
-  // PostgreSQL's timestamps reach further than a Date, but nothing sensible lies beyond.
-  if (Number.isNaN(ms) || ms < 0) {
-    throw new TaskqError(
-      'OPTION_INVALID',
-      `enqueue option runAt: expected a valid Date after 1970, received ${String(runAt)}`,
-    );
-  }
-  return ms;
-}
-
-function headers(given: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  for (const [name, value] of Object.entries(given)) {
-    const text = `${name}${value}`;
-    if (typeof value !== 'string' || text.includes('\0') || !text.isWellFormed()) {
-      throw new TaskqError(
-        'OPTION_INVALID',
-        `enqueue option headers: '${name}' must be a string without NUL and lone surrogates`,
-      );
-    }
-  }
-  return given;
-}
-
 function checkBytesMax(bytes: number): number {
   if (Number.isInteger(bytes) && bytes >= 1 && bytes <= PAYLOAD_BYTES_MAX) return bytes;
   throw new TaskqError(
@@ -332,14 +408,22 @@ function checkBytesMax(bytes: number): number {
   );
 }
 
-/** The checks are shared with definitions; here the fault lies with an option. */
-function asOptionError<T>(check: () => T): T {
-  try {
-    return check();
-  } catch (error) {
-    if (error instanceof TaskqError && error.code !== 'OPTION_INVALID') {
-      throw new TaskqError('OPTION_INVALID', error.message, { cause: error });
+/** An error handler that throws is no reason to lose an enqueue either. */
+function contained(onError: (error: unknown) => void): (error: unknown) => void {
+  return (error) => {
+    try {
+      onError(error);
+    } catch (second) {
+      warn(second);
     }
-    throw error;
-  }
+  };
+}
+
+function warn(error: unknown): void {
+  const { message, stack = '' } = describeThrown(error);
+  process.emitWarning(`an enqueue middleware failed: ${message}`, {
+    type: 'TaskqWarning',
+    code: 'TASKQ_ENQUEUE_MIDDLEWARE',
+    detail: stack,
+  });
 }

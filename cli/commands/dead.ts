@@ -4,24 +4,23 @@ import type { Argv, CommandModule } from 'yargs';
 import { TaskqError } from '../../src/domain/errors.ts';
 import { DEAD_PAGE_DEFAULT, DEAD_PAGE_MAX } from '../../src/domain/limits.ts';
 import { type DeadLetter, type Operator, parseTaskId, type Replay, type TaskId } from '../../src/operator.ts';
+import { type BulkArguments, bulkDrop, bulkReplay, chosenIds } from '../bulk-dead.ts';
 import { CONNECTION_SETTINGS, type Connection, withOperator } from '../connect.ts';
-import { messageOf, oneLine } from '../failure.ts';
+import { type FilterArguments, filterOptions, toFilter } from '../dead-filter.ts';
+import { messageOf } from '../failure.ts';
 import { print, say } from '../output.ts';
 import { printTable } from '../print-table.ts';
 import { type GlobalArguments, settingOptions } from '../settings.ts';
+import { errorLines, fieldLines, maskedNote, SILENT_DEATH } from '../task-lines.ts';
 
 type Command<Own> = CommandModule<GlobalArguments, GlobalArguments & Connection & Own>;
 
-/** Why a dead letter may have no error: whoever could have written one was gone. */
-const SILENT_DEATH =
-  'none: the worker of the last attempt died or lost its connection before it could write one';
-
-const list: Command<{ limit: number; before: string | undefined; json: boolean }> = {
+const list: Command<FilterArguments & { limit: number; before: string | undefined; json: boolean }> = {
   command: 'list',
   describe: 'list dead letters, newest first',
   builder: (yargs) =>
     options(
-      yargs
+      filterOptions(yargs)
         .option('limit', {
           type: 'number',
           requiresArg: true,
@@ -37,10 +36,12 @@ const list: Command<{ limit: number; before: string | undefined; json: boolean }
     ),
   handler: async (argv) => {
     const limit = checkLimit(argv.limit);
-    const page = argv.before === undefined ? { limit } : { limit, before: toTaskId(argv.before) };
+    const filter = toFilter(argv);
+    const page =
+      argv.before === undefined ? { limit, filter } : { limit, filter, before: toTaskId(argv.before) };
     const letters = await withOperator(argv, (operator) => operator.listDead(page));
     if (argv.json) print(`[${letters.map(toJson).join(',')}]`);
-    else printList(letters, limit);
+    else printList(letters, limit, Object.keys(filter).length > 0);
   },
 };
 
@@ -60,29 +61,44 @@ const show: Command<{ id: string; json: boolean }> = {
       say(notDead(id));
       process.exitCode = 1;
     } else if (argv.json) print(toJson(letter));
-    else for (const line of describeLetter(letter)) print(line);
+    else {
+      for (const line of describeLetter(letter)) print(line);
+      const note = maskedNote(letter);
+      if (note !== undefined) say(note);
+    }
   },
 };
 
-const replay: Command<{ ids: string[] }> = {
-  command: 'replay <ids..>',
+const replay: Command<BulkArguments> = {
+  command: 'replay [ids..]',
   describe: 'put dead letters back, with their attempts to start again',
-  builder: (yargs) => options(idsPositional(yargs)),
+  builder: (yargs) =>
+    options(
+      bulkOptions(yargs)
+        .example('$0 dead replay 17 18', '')
+        .example("$0 dead replay --type send_mail --error 'timed out' --dry-run", ''),
+    ),
   handler: async (argv) => {
-    const ids = argv.ids.map(toTaskId);
-    await withOperator(argv, (operator) => each(ids, 'replayed', (id) => operator.replay(id)));
+    const ids = chosenIds(argv, 'dead replay')?.map(toTaskId);
+    if (ids === undefined) await bulkReplay(argv);
+    else {
+      await withOperator(argv, (operator) => each(ids, 'replayed', argv.json, (id) => operator.replay(id)));
+    }
   },
 };
 
-const drop: Command<{ ids: string[]; yes: boolean }> = {
-  command: 'drop <ids..>',
+const drop: Command<BulkArguments & { yes: boolean }> = {
+  command: 'drop [ids..]',
   describe: 'delete dead letters for good',
   builder: (yargs) =>
-    options(idsPositional(yargs).option('yes', { type: 'boolean', default: false, describe: 'do not ask' })),
+    options(bulkOptions(yargs).option('yes', { type: 'boolean', default: false, describe: 'do not ask' })),
   handler: async (argv) => {
-    const ids = argv.ids.map(toTaskId);
+    const ids = chosenIds(argv, 'dead drop')?.map(toTaskId);
+    if (!argv.yes && !argv.dryRun) requireTerminal();
+    if (ids === undefined) return bulkDrop(argv, confirmDrop);
     await withOperator(argv, async (operator: Operator) => {
-      if (argv.yes || (await confirmDrop(ids))) await each(ids, 'dropped', (id) => operator.drop(id));
+      if (argv.yes || (await confirmDrop(ids.length)))
+        await each(ids, 'dropped', argv.json, (id) => operator.drop(id));
       else process.exitCode = 1;
     });
   },
@@ -106,13 +122,24 @@ function options<Given>(yargs: Argv<Given>): Argv<Given & Connection> {
   return settingOptions(yargs, CONNECTION_SETTINGS) as unknown as Argv<Given & Connection>;
 }
 
-function idsPositional(yargs: Argv<GlobalArguments>): Argv<GlobalArguments & { ids: string[] }> {
-  return yargs.positional('ids', {
+function bulkOptions(yargs: Argv<GlobalArguments>): Argv<GlobalArguments & BulkArguments> {
+  const withIds = yargs.positional('ids', {
     type: 'string',
     array: true,
-    demandOption: true,
-    describe: 'their ids',
-  }) as unknown as Argv<GlobalArguments & { ids: string[] }>;
+    describe: 'their ids; without them, those that the filter matches',
+  });
+  return filterOptions(withIds)
+    .option('all', { type: 'boolean', default: false, describe: 'every dead letter there is' })
+    .option('dry-run', {
+      type: 'boolean',
+      default: false,
+      describe: 'only say which it would be, by type and error',
+    })
+    .option('json', {
+      type: 'boolean',
+      default: false,
+      describe: 'print one JSON object, of several ids one for each',
+    }) as unknown as Argv<GlobalArguments & BulkArguments>;
 }
 
 function toTaskId(text: string): TaskId {
@@ -130,14 +157,16 @@ function checkLimit(limit: number): number {
 /** Every id is tried, whatever became of the one before. */
 async function each(
   ids: readonly TaskId[],
-  done: string,
+  done: 'replayed' | 'dropped',
+  json: boolean,
   write: (id: TaskId) => Promise<Replay>,
 ): Promise<void> {
   for (const id of ids) {
     try {
       const answer = await write(id);
+      if (json) print(JSON.stringify({ id, result: answer === 'written' ? done : answer }));
       if (answer === 'written') {
-        print(`${done} ${id}`);
+        if (!json) print(`${done} ${id}`);
         continue;
       }
       say(answer === 'key_taken' ? keyTaken(id) : notDead(id));
@@ -156,27 +185,29 @@ function keyTaken(id: TaskId): string {
   return `taskq: task ${id} stays a dead letter: a live task has its unique key; replay it when that one is done`;
 }
 
-async function confirmDrop(ids: readonly TaskId[]): Promise<boolean> {
-  if (!process.stdin.isTTY) {
-    throw new TaskqError(
-      'OPTION_INVALID',
-      'dead drop deletes tasks for good; add --yes to do it without asking',
-    );
-  }
+function requireTerminal(): void {
+  if (process.stdin.isTTY) return;
+  throw new TaskqError(
+    'OPTION_INVALID',
+    'dead drop deletes tasks for good; add --yes to do it without asking',
+  );
+}
+
+async function confirmDrop(count: number): Promise<boolean> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   // At the end of the input (Ctrl-D) a question is never answered.
   const closed = once(terminal, 'close').then(() => '');
   try {
-    const answered = terminal.question(`Delete ${ids.length} dead letter(s) for good? [y/N] `);
+    const answered = terminal.question(`Delete ${count} dead letter(s) for good? [y/N] `);
     return /^y(es)?$/i.test((await Promise.race([answered, closed])).trim());
   } finally {
     terminal.close();
   }
 }
 
-function printList(letters: readonly DeadLetter[], limit: number): void {
+function printList(letters: readonly DeadLetter[], limit: number, isFiltered: boolean): void {
   if (letters.length === 0) {
-    print('no dead letters');
+    print(isFiltered ? 'no dead letter matches' : 'no dead letters');
     return;
   }
   printTable(
@@ -205,16 +236,7 @@ function describeLetter(letter: DeadLetter): string[] {
     payload: letter.payloadText,
     'last error': lastError ?? SILENT_DEATH,
   };
-  const errors = letter.errors.flatMap(({ at, attempt, outcome, message, stack }) => [
-    `  attempt ${attempt}, ${at}, ${outcome}: ${oneLine(message)}`,
-    // The first line of a stack repeats the message.
-    ...(stack ?? '')
-      .split('\n')
-      .slice(1)
-      .map((line) => `    ${oneLine(line.trim())}`),
-  ]);
-  const lines = Object.entries(fields).map(([name, value]) => `${`${name}:`.padEnd(14)}${oneLine(value)}`);
-  return errors.length === 0 ? lines : [...lines, 'errors:', ...errors];
+  return [...fieldLines(fields), ...errorLines(letter.errors)];
 }
 
 /** The payload as it is stored: parsed and printed again, its big numbers would change. */

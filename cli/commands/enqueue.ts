@@ -18,6 +18,8 @@ interface EnqueueArguments extends Connection, Pick<Config, 'definitions' | 'out
   runAt: string | undefined;
   queue: string | undefined;
   maxAttempts: number | undefined;
+  timeout: string | undefined;
+  retention: string | undefined;
   force: boolean;
 }
 
@@ -62,6 +64,17 @@ function enqueueOptions(yargs: Argv<GlobalArguments>): Argv<GlobalArguments & En
     })
     .option('queue', { type: 'string', requiresArg: true, describe: "instead of the type's own" })
     .option('max-attempts', { type: 'number', requiresArg: true, describe: "instead of the type's own" })
+    .option('timeout', {
+      type: 'string',
+      requiresArg: true,
+      describe: "a lower ceiling than the type's, for this task: '90s'",
+    })
+    .option('retention', {
+      type: 'string',
+      requiresArg: true,
+      describe:
+        "keep its record this long once it is done, instead of the type's own: '24h'; none keeps none",
+    })
     .option('force', {
       type: 'boolean',
       default: false,
@@ -82,7 +95,15 @@ async function payloadText({ json }: ArgumentsCamelCase<EnqueueArguments>): Prom
   return readAll(process.stdin);
 }
 
-function toOptions({ delay, runAt, queue, maxAttempts, force }: EnqueueArguments): EnqueueOptions {
+function toOptions({
+  delay,
+  runAt,
+  queue,
+  maxAttempts,
+  timeout,
+  retention,
+  force,
+}: EnqueueArguments): EnqueueOptions {
   if (delay !== undefined && runAt !== undefined)
     throw new TaskqError('OPTION_INVALID', '--delay and --run-at: give one of them, not both');
   return {
@@ -91,6 +112,10 @@ function toOptions({ delay, runAt, queue, maxAttempts, force }: EnqueueArguments
     ...(runAt === undefined ? {} : { runAt }),
     ...(queue === undefined ? {} : { queue }),
     ...(maxAttempts === undefined ? {} : { maxAttempts }),
+    ...(timeout === undefined ? {} : { timeout: timeout as Duration }),
+    ...(retention === undefined
+      ? {}
+      : { retention: retention === 'none' ? (false as const) : (retention as Duration) }),
     ...(force ? { unique: false } : {}),
   };
 }

@@ -9,10 +9,10 @@ interface PruneArguments extends Connection, Pick<Config, 'retention'> {
   json: boolean;
 }
 
-/** `taskq prune`: deletes old dead letters now, as workers do once an hour. */
+/** `taskq prune`: deletes old dead letters and records now, as workers do once an hour. */
 export const prune: CommandModule<GlobalArguments, GlobalArguments & PruneArguments> = {
   command: 'prune',
-  describe: 'delete the dead letters that are past their retention',
+  describe: 'delete the dead letters and the records of finished tasks that are past their retention',
   builder: (yargs: Argv<GlobalArguments>) =>
     settingOptions(
       yargs.option('json', {
@@ -24,12 +24,16 @@ export const prune: CommandModule<GlobalArguments, GlobalArguments & PruneArgume
     ) as unknown as Argv<GlobalArguments & PruneArguments>,
   handler: async (argv) => {
     const { retention: retentionMs } = argv;
-    const deleted = await withOperator(argv, (operator) =>
+    const { deadLetters, completed } = await withOperator(argv, (operator) =>
       operator.prune({ retentionMs, onProgress: sayProgress }),
     );
-    if (argv.json) print(JSON.stringify({ deleted, retentionMs }));
-    else
-      print(`pruned ${deleted} dead letters whose last attempt is older than ${formatDuration(retentionMs)}`);
+    if (argv.json) {
+      print(JSON.stringify({ deleted: deadLetters, completed, retentionMs }));
+      return;
+    }
+    print(
+      `pruned ${deadLetters} dead letters whose last attempt is older than ${formatDuration(retentionMs)}, and ${completed} records of finished tasks`,
+    );
   },
 };
 

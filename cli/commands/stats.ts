@@ -2,8 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Argv, CommandModule } from 'yargs';
 import { formatDuration } from '../../src/domain/duration.ts';
 import { STATS_INTERVAL_MS } from '../../src/domain/limits.ts';
-import type { TaskCounts } from '../../src/operator.ts';
+import type { PausedQueue, TaskCounts } from '../../src/operator.ts';
 import { CONNECTION_SETTINGS, type Connection, withOperator } from '../connect.ts';
+import { oneLine } from '../failure.ts';
 import { print } from '../output.ts';
 import { printTable } from '../print-table.ts';
 import { type GlobalArguments, settingOptions } from '../settings.ts';
@@ -23,9 +24,12 @@ export const stats: CommandModule<GlobalArguments, GlobalArguments & StatsArgume
       const closed = outputClosed();
       do {
         const counts = await operator.stats();
+        const paused = argv.json ? [] : await operator.pausedQueues();
         if (argv.watch && !argv.json && process.stdout.isTTY) print(CLEAR_SCREEN);
         if (argv.json) print(JSON.stringify(counts));
         else printCounts(counts);
+        if (!argv.json) for (const line of progressLines(counts)) print(line);
+        if (paused.length > 0) print(describePaused(paused));
         if (argv.watch) await delay(STATS_INTERVAL_MS, undefined, { signal: closed }).catch(() => undefined);
       } while (argv.watch && !closed.aborted);
     });
@@ -52,7 +56,7 @@ function printCounts(counts: readonly TaskCounts[]): void {
     print('no tasks');
     return;
   }
-  const numbers = ['pending', 'running', 'due', 'scheduled', 'dead'] as const;
+  const numbers = ['pending', 'running', 'due', 'scheduled', 'retrying', 'dead', 'completed'] as const;
   printTable(
     ['type', 'queue', ...numbers, 'oldest due'],
     counts.map((count) => [
@@ -63,6 +67,23 @@ function printCounts(counts: readonly TaskCounts[]): void {
     ]),
     { alignRight: numbers },
   );
+}
+
+/** Of the types whose slices say how far they are. */
+function progressLines(counts: readonly TaskCounts[]): string[] {
+  return counts.flatMap(({ type, queue, progress }) => {
+    if (progress === undefined) return [];
+    const { tasks, done, total } = progress;
+    const of = total === undefined ? '' : ` of ${total}`;
+    return [
+      `progress: ${oneLine(type)} in ${oneLine(queue)}: ${done}${of} (${tasks === 1 ? '1 task' : `${tasks} tasks`})`,
+    ];
+  });
+}
+
+function describePaused(paused: readonly PausedQueue[]): string {
+  const each = paused.map(({ queue, pausedAt }) => `${oneLine(queue)} (since ${pausedAt.toISOString()})`);
+  return `paused: ${each.join(', ')}`;
 }
 
 /** Aborts when nobody reads the output any more (`taskq stats --watch | head`). */

@@ -1,16 +1,17 @@
 import path from 'node:path';
 import type { Argv, CommandModule } from 'yargs';
-import { type App, createApp } from '../../src/app.ts';
+import { type App, createApp, type Role } from '../../src/app.ts';
 import type { Config } from '../../src/config.ts';
 import { TaskqError } from '../../src/domain/errors.ts';
 import { EXIT_WAIT_MS, SHUTDOWN_ABORT_WAIT_MS, STATEMENT_TIMEOUT_MS } from '../../src/domain/limits.ts';
 import type { Logger } from '../../src/domain/logger.ts';
 import type { HandlerRegistry } from '../../src/index.ts';
+import { ADMIN_SETTINGS, serveAdmin } from '../admin-serving.ts';
 import { CONNECTION_SETTINGS, type Connection, requireDatabase, unreachable } from '../connect.ts';
 import { messageOf, stackOf } from '../failure.ts';
 import { type GlobalArguments, settingOptions } from '../settings.ts';
 import { stopSignal } from '../stop-signal.ts';
-import { loadHandlers } from '../user-exports.ts';
+import { loadCron, loadHandlers } from '../user-exports.ts';
 import { workerLog } from '../worker-log.ts';
 
 const WORKER_SETTINGS = [
@@ -18,6 +19,7 @@ const WORKER_SETTINGS = [
   'listenDatabaseUrl',
   'concurrency',
   'queues',
+  'strictQueues',
   'roles',
   'shutdownGrace',
   'retention',
@@ -25,7 +27,10 @@ const WORKER_SETTINGS = [
   'pollInterval',
   'poolMax',
   'logLevel',
+  'metricsPort',
+  'metricsHost',
   'handlers',
+  ...ADMIN_SETTINGS,
 ] as const satisfies readonly (keyof Config)[];
 
 type WorkArguments = Connection & Pick<Config, (typeof WORKER_SETTINGS)[number]>;
@@ -43,13 +48,48 @@ export const work: CommandModule<GlobalArguments, GlobalArguments & WorkArgument
       WORKER_SETTINGS,
     ) as unknown as Argv<GlobalArguments & WorkArguments>,
   handler: async (argv) => {
+    const { roles, hasAdmin } = splitRoles(argv.roles);
+    if (roles.length === 0) return serveAdminAlone(argv);
     const database = requireDatabase(argv);
     const handlers = await loadHandlers(handlersFile(argv));
     const logger = workerLog(argv.logLevel);
-    const app = createApp(toAppOptions(argv, database, handlers, logger));
+    const serving = await metricsServing(argv);
+    const app = createApp({
+      ...toAppOptions(argv, database, handlers, logger),
+      roles,
+      ...(await cronOption(argv)),
+      ...(serving === undefined ? {} : { metrics: serving.metrics }),
+    });
+    const admin = hasAdmin ? await serveAdmin(argv, logger) : undefined;
+    if (admin !== undefined) logger.info({ event: 'admin_served', url: admin.url }, 'serving the admin API');
+    // Before the start, which may take a while: until then it is alive, and not ready.
+    const server = await serving?.start(app);
+    if (server !== undefined) logger.info({ event: 'metrics_served', url: server.url }, 'serving metrics');
     await runUntilStopped(app, logger, argv, database);
+    await Promise.all([server?.close(), admin?.close()]);
   },
 };
+
+/** The admin API is no part of a replica: it is served beside it. */
+function splitRoles(all: WorkArguments['roles']): { roles: readonly Role[]; hasAdmin: boolean } {
+  const roles: readonly (Role | 'admin')[] = all;
+  return {
+    roles: roles.filter((role) => role !== 'admin'),
+    hasAdmin: roles.includes('admin'),
+  };
+}
+
+async function serveAdminAlone(argv: GlobalArguments & WorkArguments): Promise<void> {
+  const stopping = stopSignal();
+  const logger = workerLog(argv.logLevel);
+  const admin = await serveAdmin(argv, logger).catch((error: unknown) => {
+    stopping.forget();
+    throw error;
+  });
+  logger.info({ event: 'admin_served', url: admin.url }, 'serving the admin API');
+  await stopping.requested;
+  await admin.close();
+}
 
 function handlersFile({ handlers, surroundings }: GlobalArguments & WorkArguments): string {
   if (handlers !== undefined) return path.resolve(surroundings.cwd, handlers);
@@ -57,6 +97,20 @@ function handlersFile({ handlers, surroundings }: GlobalArguments & WorkArgument
     'CONFIG_INVALID',
     'no handlers: name the module, as in `taskq work src/handlers.ts`, or write handlers into taskq.config.ts',
   );
+}
+
+/** Not loaded where it is not used: its module may need what only those replicas have that tick. */
+async function cronOption({ cron, roles, surroundings }: GlobalArguments & WorkArguments) {
+  if (cron === undefined || !roles.includes('cron')) return {};
+  return { cron: await loadCron(path.resolve(surroundings.cwd, cron)) };
+}
+
+/** Undefined without a port; nothing of it is loaded then. */
+async function metricsServing({ metricsPort: port, metricsHost: host }: WorkArguments) {
+  if (port === undefined) return undefined;
+  const { createMetrics, startMetricsServer } = await import('../../src/metrics/index.ts');
+  const metrics = createMetrics();
+  return { metrics, start: (app: App) => startMetricsServer({ metrics, apps: [app], port, host }) };
 }
 
 function toAppOptions(argv: WorkArguments, database: string, handlers: HandlerRegistry, logger: Logger) {
@@ -68,8 +122,8 @@ function toAppOptions(argv: WorkArguments, database: string, handlers: HandlerRe
     ...(queues === undefined ? {} : { queues }),
     schema: argv.schema,
     handlers,
+    strictQueues: argv.strictQueues,
     slots: argv.concurrency,
-    roles: argv.roles,
     shutdownGrace: argv.shutdownGrace,
     retention: argv.retention,
     leaseMargin: argv.leaseMargin,

@@ -1,4 +1,5 @@
-import { core } from 'zod';
+import type { core } from 'zod';
+import { isSecret, layersOf } from '../domain/secret-fields.ts';
 
 // The way to a field, told from the schema alone. What a record's keys, a payload's extra fields and everything
 // within a secret field are called is data of the row: it stands as `*`, or not at all.
@@ -30,46 +31,6 @@ export function describePath(schema: Schema, path: readonly PropertyKey[], root:
     here = layersOf(steps.flatMap((step) => step.schemas));
   }
   return { text, isSecret: here.some(isSecret) };
-}
-
-/** Marked with `.meta({ taskq: 'secret' })`. */
-function isSecret(schema: Schema): boolean {
-  // The registry is one for every copy of zod 4 in the process, so that a user's own copy is understood too.
-  return (core.globalRegistry.get(schema) as { taskq?: unknown } | undefined)?.taskq === 'secret';
-}
-
-/** The schemas and everything they wrap: one mark on any of them, or on one variant of a union, is enough. */
-function layersOf(schemas: readonly Schema[]): Schema[] {
-  const layers = new Set(schemas);
-  // A Set is iterated over what is added on the way, too; a schema that wraps itself adds nothing.
-  for (const layer of layers) for (const inner of wrappedBy(layer)) layers.add(inner);
-  return [...layers];
-}
-
-function wrappedBy(schema: Schema): readonly Schema[] {
-  const { def } = (schema as core.$ZodTypes)._zod;
-  switch (def.type) {
-    case 'optional':
-    case 'nullable':
-    case 'nonoptional':
-    case 'default':
-    case 'prefault':
-    case 'catch':
-    case 'readonly':
-    case 'success':
-    case 'promise':
-      return [def.innerType];
-    case 'lazy':
-      return [def.getter()];
-    case 'pipe':
-      return [def.in, def.out];
-    case 'union':
-      return def.options;
-    case 'intersection':
-      return [def.left, def.right];
-    default:
-      return [];
-  }
 }
 
 function stepInto(schema: Schema, key: PropertyKey): Step[] {

@@ -28,6 +28,8 @@ export interface RenderTasksOptions {
 /** Names of the generated module; an import of the same name is given another. */
 const OWN_NAMES = [
   ...['createEnqueuer', 'createRegistry', 'defineHandlers', 'enqueue', 'enqueueMany', 'enqueuer', 'tasks'],
+  ...['createCron', 'defineCron', 'CronEntries', 'CronEntry'],
+  ...['makeEnqueue', 'AsyncIterable', 'EnqueuedCounts', 'Enqueuer', 'EnqueuerOptions', 'Iterable', 'Omit'],
   ...['CallerTransaction', 'Enqueued', 'EnqueueOptions', 'HandlerRegistry', 'Handlers', 'HandlersFor'],
   ...[
     'InputOf',
@@ -79,6 +81,7 @@ export function renderTasks(
     renderEnqueuer(options),
     ...entries.map(renderFunction),
     renderHandlers(entries),
+    renderCron(options),
     ...renderRevisions(entries, manifest, options),
   ];
   return `${generatedHeader(options.globs)}/* eslint-disable */\n\n${sections.join('\n\n')}\n`;
@@ -155,10 +158,16 @@ function renderImports(entries: readonly Entry[], { runtime }: RenderTasksOption
   return [
     `import {
   type CallerTransaction,
+  createCron,
   createEnqueuer,
   createRegistry,
+  type CronEntries,
+  type CronEntry,
   type Enqueued,
+  type EnqueuedCounts,
   type EnqueueOptions,
+  type Enqueuer,
+  type EnqueuerOptions,
   type HandlerRegistry,
   type HandlersFor,
   type PayloadInput as InputOf,
@@ -223,8 +232,29 @@ export function enqueueMany<Type extends TaskType>(
   type: Type,
   payloads: readonly PayloadInput<Type>[],
   options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
-): Promise<Enqueued[]> {
+): Promise<Enqueued[]>;
+/** What an iterable yields is read, inserted and let go batch by batch: an error must roll the transaction back. */
+export function enqueueMany<Type extends TaskType>(
+  tx: CallerTransaction,
+  type: Type,
+  payloads: Iterable<PayloadInput<Type>> | AsyncIterable<PayloadInput<Type>>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
+): Promise<EnqueuedCounts>;
+export function enqueueMany<Type extends TaskType>(
+  tx: CallerTransaction,
+  type: Type,
+  payloads: Iterable<PayloadInput<Type>> | AsyncIterable<PayloadInput<Type>>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
+): Promise<Enqueued[] | EnqueuedCounts> {
   return enqueuer.enqueueMany(tx, type, payloads, options);
+}
+
+/**
+ * \`enqueue\` and \`enqueueMany\` with the application's own settings, such as middleware. Make them once and enqueue
+ * through them: the other functions of this module have none.
+ */
+export function makeEnqueue(options: Omit<EnqueuerOptions, 'schema'>): Enqueuer<Tasks> {
+  return createEnqueuer(tasks, { schema: ${quote(schema)}${limit}, ...options });
 }`;
 }
 
@@ -247,6 +277,20 @@ export type Handlers = ${handlers};
 /** Joins the handlers to their definitions, for a worker. */
 export function defineHandlers(handlers: Handlers): HandlerRegistry<Tasks> {
   return createRegistry(tasks, handlers);
+}`;
+}
+
+function renderCron({ maxPayloadBytes }: RenderTasksOptions): string {
+  const options =
+    maxPayloadBytes === undefined ? 'options' : `{ maxPayloadBytes: ${maxPayloadBytes}, ...options }`;
+  return `/**
+ * Checks the cron list, for a worker: which task is enqueued when. \`options\` are for its enqueues, such as middleware.
+ */
+export function defineCron(
+  entries: readonly CronEntry<Tasks>[],
+  options: Omit<EnqueuerOptions, 'schema'> = {},
+): CronEntries {
+  return createCron(tasks, entries, ${options});
 }`;
 }
 

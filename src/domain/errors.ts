@@ -9,6 +9,7 @@ export const ERROR_CODES = {
   PAYLOAD_INVALID: 'the payload does not fit its schema',
   PAYLOAD_UNSTORABLE: 'the payload holds a value that cannot be stored unchanged',
   PAYLOAD_TOO_LARGE: 'the payload is larger than the limit',
+  RESULT_TOO_LARGE: 'the result of a task is larger than the limit',
   LEASE_LOST: 'another worker holds this task, or it is gone',
   DEADLINE_REACHED: 'the handler has used up its ceiling',
   SHUTDOWN: 'the replica is stopping',

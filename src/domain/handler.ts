@@ -1,5 +1,7 @@
 import type { ZodType } from 'zod';
+import type { Duration } from './duration.ts';
 import type { TaskId } from './ids.ts';
+import type { SliceBudget, SliceProgress, StoppedEarly } from './slice.ts';
 import type { CursorInput, CursorOf, PayloadOutput, TaskDefinition } from './task-definition.ts';
 
 /** What a handler says when it does not throw. Returning nothing means `'done'`. */
@@ -45,18 +47,47 @@ export interface HandlerContext {
    * @throws TaskqError `LEASE_LOST` when another worker holds the task: let it propagate, so that the work rolls back
    */
   complete(transaction: HandlerTransaction): Promise<void>;
+  /**
+   * What `taskq task show` and the record of the task shall say of this run, for a task that is kept once it is done
+   * (`retention` of its type or its enqueue). Any value that a payload may hold, up to 64 KiB as stored. The last call
+   * wins; a run that throws leaves none, and of slices only the last one's counts.
+   * Of a task without a retention the value is checked and dropped, so that the handler need not know.
+   * With `complete`, call it before: what comes after a completion that commits is not in the record (event
+   * `result_dropped`).
+   * @throws TaskqError `RESULT_TOO_LARGE`, `PAYLOAD_UNSTORABLE` with the path of a value that cannot be stored
+   *   unchanged. Uncaught, it fails the run
+   */
+  result(value: unknown): void;
 }
 
 /** The context of a sliced type, one whose definition has a `cursor`. */
 export interface SlicedHandlerContext<Cursor, NextCursor> extends HandlerContext {
   /** Where this slice begins; undefined in the first. */
   readonly cursor: Cursor | undefined;
+  /** What was saved with `cursor`; undefined in the first slice, or when nothing was. */
+  readonly progress: SliceProgress | undefined;
   /**
    * Commits where the next slice begins, resets the attempts and gives the row back, in one fenced
-   * statement. Return `'continue'` after it.
+   * statement: so once in a slice, at its end. Return `'continue'` after it.
+   * @param progress how far the task is over all its slices: for `taskq stats` and `taskq task show`. Whole numbers
    * @throws TaskqError `LEASE_LOST` when another worker holds the task: let it propagate, never return `'continue'`
    */
-  advanceCursor(next: NextCursor): Promise<void>;
+  advanceCursor(next: NextCursor, progress?: SliceProgress): Promise<void>;
+  /**
+   * As `advanceCursor`, but answers false when another worker holds the task, or the database could not be reached
+   * for as long as the lease lived. Nothing was saved then: throw. A `'continue'` is recorded `lost`.
+   */
+  tryAdvanceCursor(next: NextCursor, progress?: SliceProgress): Promise<boolean>;
+  /**
+   * When this slice is to end: `duration` after the handler was started, on the monotonic clock, but always some
+   * seconds before the deadline (a tenth of a short ceiling), which are left for saving the cursor.
+   */
+  sliceBudget(duration: Duration): SliceBudget;
+  /**
+   * Reports that this slice has saved its cursor and ends before its time: event `slice_stopped_early`, which is
+   * logged as a warning. The saved cursor resets attempts and error, so nothing else tells of it. `walkPages` does it.
+   */
+  stoppedEarly(why: StoppedEarly): void;
 }
 
 export type ContextOf<D extends TaskDefinition> = D['cursor'] extends ZodType

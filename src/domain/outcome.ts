@@ -31,6 +31,10 @@ export interface Run {
   readonly advanced: boolean;
   /** Whether the handler dequeued the task in a transaction of its own, which may have been rolled back since. */
   readonly completed: boolean;
+  /** What the handler last gave `context.result`, encoded; undefined for nothing, or when no record is kept. */
+  readonly resultText: string | undefined;
+  /** What that was when it completed: a record that its transaction wrote holds this, and nothing said later. */
+  readonly completedWith: string | undefined;
   /** The handler's run time; undefined when it was not started. */
   readonly ranMs: number | undefined;
 }
@@ -45,7 +49,8 @@ export interface FailureRecord {
 
 /** The consequence to write. */
 export type Settlement =
-  | { readonly kind: 'dequeue' }
+  /** `resultText` goes into the record, of a task whose record is kept. */
+  | { readonly kind: 'dequeue'; readonly resultText?: string }
   | { readonly kind: 'record_failure'; readonly failure: FailureRecord; readonly backoffMs: number }
   | { readonly kind: 'retire'; readonly failure: FailureRecord }
   /** `failure` is stamped only when this was the final attempt, so that the dead letter explains itself. */

@@ -1,10 +1,12 @@
 import { core, type ZodType, type z } from 'zod';
 import { TaskqError } from './errors.ts';
+import { withoutSecrets } from './secrets.ts';
 
 /**
  * Parses a payload or a cursor with its schema, once.
  * @param subject what it belongs to, for the message: a task type, or `explore_purge[3]` in a bulk enqueue
- * @throws TaskqError `PAYLOAD_INVALID` naming subject, path and expectation of each issue
+ * @throws TaskqError `PAYLOAD_INVALID` naming subject, path and expectation of each issue, of a secret field its path
+ *   and type only
  */
 export async function checkPayload<Schema extends ZodType>(
   schema: Schema,
@@ -14,12 +16,13 @@ export async function checkPayload<Schema extends ZodType>(
 ): Promise<z.output<Schema>> {
   const result = await parse(schema, value);
   if (result.success) return result.data;
-  const issues = result.error.issues.slice(0, ISSUES_NAMED_MAX).map((issue) => describeIssue(issue, root));
-  const more = result.error.issues.length - issues.length;
+  const told = withoutSecrets(schema, value, result.error.issues);
+  const issues = told.slice(0, ISSUES_NAMED_MAX).map((issue) => describeIssue(issue, root));
+  const more = told.length - issues.length;
   throw new TaskqError(
     'PAYLOAD_INVALID',
     `${subject}: ${issues.join('; ')}${more > 0 ? `; and ${more} more` : ''}`,
-    { cause: result.error },
+    { cause: told === result.error.issues ? result.error : new core.$ZodRealError([...told]) },
   );
 }
 

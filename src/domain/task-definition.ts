@@ -12,11 +12,15 @@ import {
   MAX_ATTEMPTS_DEFAULT,
   MAX_ATTEMPTS_MAX,
   NAME_LENGTH_MAX,
+  RECORD_RETENTION_MS_MIN,
 } from './limits.ts';
 import { checkUnique, type PayloadPath, type Uniqueness, type UniqueOptions } from './uniqueness.ts';
 
 /** By a registered symbol, not by class: the codegen loads definitions through another module loader. */
 const DEFINITION = Symbol.for('taskq.TaskDefinition');
+
+/** How an idle worker learns of an enqueue: by the notification that commits with it, or by looking. */
+export type Wake = 'notify' | 'poll';
 
 export interface BackoffPolicy {
   /** Wait after the first failed attempt. */
@@ -73,6 +77,9 @@ export interface TaskDefinition<
   readonly backoff: BackoffPolicy;
   /** Undefined when an enqueue is unique only by its own options. */
   readonly unique: Uniqueness | undefined;
+  /** How long the record of a finished task is kept, in whole milliseconds; undefined for not at all. */
+  readonly retentionMs: number | undefined;
+  readonly wake: Wake;
   /** By the revision they lead to. */
   readonly upgrades: Readonly<Record<number, Upgrade>>;
 }
@@ -108,6 +115,17 @@ export interface TaskDefinitionOptions<
   readonly backoff?: { readonly first?: Duration; readonly max?: Duration };
   /** What every enqueue of the type is unique by, unless it says otherwise itself (`unique: false` forces it). */
   readonly unique?: UniqueOptions<PayloadPath<z.input<Payload>>>;
+  /**
+   * How long the record of each finished task is kept, with what its handler gave `ctx.result`, unless an enqueue says
+   * otherwise. From 1 s. Default: none is kept, the row is gone when the task is done.
+   */
+  readonly retention?: Duration;
+  /**
+   * Default `'notify'`: the commit of an enqueue wakes an idle worker, which starts the task at once. `'poll'` spares
+   * the notification, since PostgreSQL commits transactions that notify one after the other in the whole server;
+   * an idle replica then finds the task at its next poll (every 5 s by default), a busy one as soon as a slot is free.
+   */
+  readonly wake?: Wake;
   /**
    * For rows that were enqueued before the payload's schema changed: `upgrades: { 2: (old) => … }` makes a payload
    * of revision 2 from one of revision 1. Applied in sequence up to the current revision, then the schema parses.
@@ -153,6 +171,11 @@ export function defineTask<
     maxAttempts: checkMaxAttempts(options.maxAttempts ?? MAX_ATTEMPTS_DEFAULT, of),
     backoff: Object.freeze({ firstMs, maxMs }),
     unique: options.unique === undefined ? undefined : uniqueness(options.unique, of),
+    retentionMs:
+      options.retention === undefined
+        ? undefined
+        : recordRetentionMs(options.retention, `retention of ${of}`),
+    wake: checkWake(options.wake ?? 'notify', `wake of ${of}`),
     upgrades: checkUpgrades(options.upgrades ?? {}, of),
   });
 }
@@ -234,6 +257,23 @@ export function checkMaxAttempts(value: unknown, of: string): number {
   throw new TaskqError(
     'DEFINITION_INVALID',
     `${of}: maxAttempts must be a whole number from 1 to ${MAX_ATTEMPTS_MAX}, received ${describe(value)}`,
+  );
+}
+
+/**
+ * How long a record is kept, in whole milliseconds, as the column takes it.
+ * @throws TaskqError `DURATION_INVALID` below 1 s
+ */
+export function recordRetentionMs(retention: unknown, field: string): number {
+  return Math.ceil(durationMs(retention, field, { minMs: RECORD_RETENTION_MS_MIN }));
+}
+
+/** @throws TaskqError `DEFINITION_INVALID` naming `field` */
+export function checkWake(wake: unknown, field: string): Wake {
+  if (wake === 'notify' || wake === 'poll') return wake;
+  throw new TaskqError(
+    'DEFINITION_INVALID',
+    `${field}: expected 'notify' or 'poll', received ${describe(wake)}`,
   );
 }
 

@@ -1,4 +1,6 @@
 import type { Lease, TaskId } from './ids.ts';
+import type { SliceProgress } from './slice.ts';
+import type { TaskDefinition } from './task-definition.ts';
 import type { DbInstant } from './time.ts';
 
 /** What a claim hands over: one leased row, as it stands in the database. */
@@ -17,6 +19,17 @@ export interface ClaimedTask {
   /** This run's number: the claim has already burnt it. */
   readonly attempt: number;
   readonly maxAttempts: number;
+  /** What was saved with the cursor for people who look at the task. */
+  readonly progress: SliceProgress | undefined;
+  /** A lower ceiling than the type's, given by the enqueue; undefined for none. */
+  readonly ceilingMs: number | undefined;
+  /** Whether its record is kept once it is done. */
+  readonly isKept: boolean;
   readonly runAt: DbInstant;
   readonly enqueuedAt: DbInstant;
+}
+
+/** The longest run of this task, in milliseconds: its type's, or the lower one that its enqueue has asked for. */
+export function ceilingMsOf(definition: Pick<TaskDefinition, 'ceilingMs'>, task: ClaimedTask): number {
+  return Math.min(definition.ceilingMs, task.ceilingMs ?? definition.ceilingMs);
 }

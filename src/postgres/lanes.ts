@@ -62,6 +62,13 @@ function openKysely(settings: LaneSettings, database: ConnectionSettings): Kysel
   return new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
 }
 
+/** The same for connections to the same tables, however they are written. */
+export function connectionKey(database: ConnectionSettings, schema: string): string {
+  // A client that is never connected: it completes what a URL or the settings leave out, as a connection would.
+  const { host, port, database: name, user } = new pg.Client(connectionConfig(database));
+  return JSON.stringify([host, port, name, user, schema]);
+}
+
 export function connectionConfig(database: ConnectionSettings): pg.ClientConfig {
   return typeof database === 'string' ? { connectionString: database } : database;
 }

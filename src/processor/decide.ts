@@ -8,8 +8,10 @@ import {
   unreachable,
   type Write,
 } from '../domain/outcome.ts';
-import type { BackoffPolicy } from '../domain/task-definition.ts';
-import { causeChain, describeThrown } from '../domain/thrown.ts';
+import { NO_SECRETS, type Secrets } from '../domain/secrets.ts';
+import type { ClaimedTask } from '../domain/task.ts';
+import type { BackoffPolicy, TaskDefinition } from '../domain/task-definition.ts';
+import { causeChain, describeThrown, type ThrownDescription } from '../domain/thrown.ts';
 import { backoffMs } from './backoff.ts';
 
 export interface Decision {
@@ -22,6 +24,17 @@ export interface Decision {
 export interface DecisionFacts {
   readonly attempt: number;
   readonly backoff: BackoffPolicy;
+  /** How what was thrown is told; without it as it is. */
+  readonly describe?: (thrown: unknown) => ThrownDescription;
+}
+
+/** What is known of a run beside how it ended. `secrets` has learned what must not be told of its payload. */
+export function decisionFacts(
+  { attempt }: Pick<ClaimedTask, 'attempt'>,
+  { backoff }: Pick<TaskDefinition, 'backoff'>,
+  secrets: Secrets | undefined,
+): DecisionFacts {
+  return { attempt, backoff, describe: (thrown) => (secrets ?? NO_SECRETS).describe(thrown) };
 }
 
 /** From how a run ended to what is written about it. Pure: the writing is elsewhere. */
@@ -30,7 +43,7 @@ export function decide(run: Run, facts: DecisionFacts): Decision {
   switch (end.kind) {
     case 'done':
       // Also at the deadline: an abort that was swallowed cannot be told from having finished.
-      return { outcome: 'success', settlement: { kind: 'dequeue' }, error: undefined };
+      return { outcome: 'success', settlement: dequeue(run), error: undefined };
     case 'continue':
       return continued(run, facts);
     case 'never_started':
@@ -65,6 +78,10 @@ export function settledAs(decision: Decision, write: Write | 'unreachable', comp
   // A release that matches nothing is no loss: the cursor, or the end of the lease, gave the row back before.
   if (write === 'refused' && decision.settlement.kind !== 'release') return 'lost';
   return decision.outcome;
+}
+
+function dequeue({ resultText }: Run): Settlement {
+  return resultText === undefined ? { kind: 'dequeue' } : { kind: 'dequeue', resultText };
 }
 
 function continued(run: Run, facts: DecisionFacts): Decision {
@@ -104,7 +121,7 @@ function plain(outcome: Outcome, facts: DecisionFacts, message: string): Failure
 }
 
 function recorded(outcome: Outcome, facts: DecisionFacts, value: unknown): FailureRecord {
-  const { message, stack } = describeThrown(value);
+  const { message, stack } = (facts.describe ?? describeThrown)(value);
   return { attempt: facts.attempt, outcome, message, ...(stack === undefined ? {} : { stack }) };
 }
 

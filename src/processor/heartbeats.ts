@@ -1,6 +1,7 @@
 import { DEADLINE_CHECK_MS, HEARTBEATS_OF_A_LEASE } from '../domain/limits.ts';
 import { type Observer, taskFacts } from '../domain/observer.ts';
 import type { Write } from '../domain/outcome.ts';
+import { ceilingMsOf } from '../domain/task.ts';
 import type { TaskDefinition } from '../domain/task-definition.ts';
 import { toError } from '../domain/thrown.ts';
 import type { AppClock, Timer, Timers } from '../domain/time.ts';
@@ -181,7 +182,7 @@ class Heartbeat implements KeepAlive {
 
   /** After the claim, the lease ends here whatever is beaten. */
   get #limitMs(): number {
-    return this.#definition.ceilingMs + this.#deps.marginMs;
+    return ceilingMsOf(this.#definition, this.#held.task) + this.#deps.marginMs;
   }
 
   #lost(message: string): void {

@@ -1,9 +1,9 @@
 import pg from 'pg';
 import { CONNECT_TIMEOUT_MS, LISTENER_ANSWER_MS, LISTENER_HEARTBEAT_MS } from '../domain/limits.ts';
 import type { Observer } from '../domain/observer.ts';
+import { retryDelayMs } from '../domain/retry-delay.ts';
 import { toError } from '../domain/thrown.ts';
 import { sleep, type Timers } from '../domain/time.ts';
-import { retryDelayMs } from './retry-delay.ts';
 
 // One LISTEN connection of a replica, on the primary and outside the pools: a standby cannot LISTEN, and a
 // transaction pooler hands notifications to whoever happens to hold the server connection. A connection that
@@ -15,8 +15,8 @@ export interface ListenerDeps {
   readonly channel: string;
   readonly timers: Timers;
   readonly observe: Observer;
-  /** At each notification, and once after each connect. */
-  onWake(): void;
+  /** At each notification, with its payload, and once after each connect, with an empty one. */
+  onWake(payload: string): void;
 }
 
 export class Listener {
@@ -48,7 +48,7 @@ export class Listener {
           failures = 0;
           observe({ kind: 'listener_connected', again: connects > 0 });
           connects += 1;
-          this.#deps.onWake();
+          this.#deps.onWake('');
         });
       } catch (error) {
         failures += 1;
@@ -73,10 +73,10 @@ export class Listener {
     });
     // Nobody waits for it yet while the connect is under way.
     lost.catch(() => undefined);
-    client.on('notification', () => {
+    client.on('notification', ({ payload = '' }) => {
       if (this.#stopping.signal.aborted) return;
       this.#deps.observe({ kind: 'wake_received' });
-      this.#deps.onWake();
+      this.#deps.onWake(payload);
     });
     try {
       await Promise.race([client.connect(), lost]);

@@ -8,9 +8,9 @@ const LOOK_INTERVAL_MS = 1_000;
 
 /**
  * Says when the event loop was blocked: a handler that computes without a pause keeps this whole replica from
- * its wakes, its deadlines and its shutdown, and nothing else would show it.
+ * its wakes, its deadlines and its shutdown, and nothing else would show it. `onLook` hears of every look.
  */
-export function watchLoopDelay(timers: Timers, observe: Observer): Timer {
+export function watchLoopDelay(timers: Timers, observe: Observer, onLook?: (delayMs: number) => void): Timer {
   const histogram = monitorEventLoopDelay({ resolution: 20 });
   histogram.enable();
   let timer: Timer;
@@ -24,6 +24,7 @@ export function watchLoopDelay(timers: Timers, observe: Observer): Timer {
     reading = setImmediate(() => {
       const delayMs = Math.max(histogram.max / 1e6, lateMs);
       histogram.reset();
+      onLook?.(delayMs);
       if (delayMs > LOOP_DELAY_WARN_MS) observe({ kind: 'loop_delayed', delayMs });
       lookDueAt = performance.now() + LOOK_INTERVAL_MS;
       timer = timers.after(LOOK_INTERVAL_MS, look, { unref: true });

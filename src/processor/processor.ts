@@ -1,6 +1,6 @@
 import { getEventListeners, setMaxListeners } from 'node:events';
 import { CLOCK_OFFSET_WARN_MS, POLL_JITTER, THREAD_EXIT_MS_MAX } from '../domain/limits.ts';
-import type { Observer } from '../domain/observer.ts';
+import type { Observer, TaskFacts } from '../domain/observer.ts';
 import type { HandlerRegistry } from '../domain/task-set.ts';
 import { toError } from '../domain/thrown.ts';
 import { type AppClock, sleep, type Timer, type Timers } from '../domain/time.ts';
@@ -9,6 +9,8 @@ import { discover } from '../statements/discover.ts';
 import { type ReadLane, type WriteLane, writeLane } from '../statements/lanes.ts';
 import { readClocks } from './deadline.ts';
 import { leaseMsOf } from './heartbeats.ts';
+import { QueueOrder, type QueueOrderOptions } from './queue-order.ts';
+import type { RunMiddleware } from './run-middleware.ts';
 import { RunningTasks } from './running-tasks.ts';
 import { Settler } from './settler.ts';
 import { SharedClaims } from './shared-claims.ts';
@@ -22,11 +24,13 @@ export interface ProcessorDeps {
   readonly slots: number;
   /** Undefined for every queue there is. */
   readonly queues: readonly string[] | undefined;
+  readonly queueOrder: QueueOrderOptions;
   readonly marginMs: number;
   readonly pollIntervalMs: number;
   readonly clock: AppClock;
   readonly timers: Timers;
   readonly observe: Observer;
+  readonly middleware: readonly RunMiddleware[];
 }
 
 /** How a processor is to stop. Milliseconds. */
@@ -63,7 +67,7 @@ export class Processor {
 
   start(): void {
     if (this.#slots !== undefined) return;
-    const { registry, slots, write, observe, clock, timers, marginMs } = this.#deps;
+    const { registry, slots, write, observe, clock, timers, marginMs, middleware } = this.#deps;
     const settler = new Settler({ ...this.#deps, closing: this.#closing.signal });
     const shared = {
       claims: this.#sharedClaims(settler),
@@ -75,6 +79,7 @@ export class Processor {
       clock,
       timers,
       marginMs,
+      middleware,
       observe: this.#observeOffset(observe),
       stopping: this.#stopping.signal,
       aborting: this.#aborting.signal,
@@ -107,6 +112,11 @@ export class Processor {
       busy: this.#running.busy,
       overrun: this.#running.overruns().length,
     };
+  }
+
+  /** What runs now; a task may be there twice, an overrun handler beside its own re-run. */
+  runningTasks(): TaskFacts[] {
+    return this.#running.all();
   }
 
   /**
@@ -162,29 +172,31 @@ export class Processor {
   }
 
   #sharedClaims(settler: Settler): SharedClaims {
-    const { registry, read, write, queues, marginMs, clock, observe } = this.#deps;
+    const { registry, read, write, queues, queueOrder, marginMs, clock, observe } = this.#deps;
     const known: Record<string, number> = {};
     const leaseMs: Record<string, number> = {};
     for (const [type, { definition, revision }] of registry) {
       known[type] = revision;
       leaseMs[type] = leaseMsOf(definition, marginMs);
     }
-    return new SharedClaims(
-      {
+    return new SharedClaims({
+      statements: {
         discover: (limit, from) => discover(read, { known, queues, limit, from }),
         // The clocks are read with the connection in hand: waiting for one is not part of the lease.
         claim: (ids, slots) =>
           write.executor.connection().execute(async (connection) => {
             const sentAt = readClocks(clock);
-            const tasks = await claim(writeLane(connection, write.schema), { ids, known, leaseMs, slots });
-            return { tasks, sentAt };
+            const lane = writeLane(connection, write.schema);
+            return { tasks: await claim(lane, { ids, known, leaseMs, marginMs, slots }), sentAt };
           }),
         dequeueUnderWay: () => settler.dequeueUnderWay(),
       },
+      order: new QueueOrder(queueOrder),
+      queues,
       clock,
       observe,
-      this.#stopping.signal,
-    );
+      stopping: this.#stopping.signal,
+    });
   }
 
   /** Says once when the clocks differ by more than is healthy, and again after they have agreed. */

@@ -2,12 +2,23 @@ import type { HandlerTransaction } from '../domain/handler.ts';
 import type { Lease, TaskId } from '../domain/ids.ts';
 import { type Observer, taskFacts } from '../domain/observer.ts';
 import { type FailureRecord, type Settlement, unreachable, type Write } from '../domain/outcome.ts';
+import { retryDelayMs } from '../domain/retry-delay.ts';
 import { toError } from '../domain/thrown.ts';
 import { type AppClock, sleep, type Timers } from '../domain/time.ts';
 import { callerLane, type QueryExecutor, type WriteLane } from '../statements/lanes.ts';
-import { advanceCursor, complete, dequeue, recordFailure, release, retire } from '../statements/settle.ts';
+import {
+  advanceCursor,
+  complete,
+  completeKeeping,
+  dequeue,
+  dequeueKeeping,
+  type Finished,
+  recordFailure,
+  release,
+  retire,
+} from '../statements/settle.ts';
 import type { HeldTask } from './held-task.ts';
-import { retryDelayMs } from './retry-delay.ts';
+import type { Advance } from './sliced-context.ts';
 
 // Writes the consequences. A write that cannot reach the database is tried again for as long as the lease lives:
 // until then the row is nobody else's, so the answer is only late. After that it is given up, and the re-run is
@@ -30,30 +41,41 @@ type Answer = Write | 'unreachable';
 export class Settler {
   readonly #deps: SettlerDeps;
   readonly #dequeues: SharedDequeues;
+  // Apart from the others: tasks without a record pay nothing for it, and a record that cannot be written (its table
+  // is full, a grant is missing) holds back only the tasks that asked for one.
+  readonly #keepingDequeues: SharedDequeues;
 
   constructor(deps: SettlerDeps) {
     this.#deps = deps;
-    this.#dequeues = new SharedDequeues(deps.write);
+    const { write } = deps;
+    this.#dequeues = new SharedDequeues((finished) =>
+      dequeue(
+        write,
+        finished.map(({ lease }) => lease),
+      ),
+    );
+    this.#keepingDequeues = new SharedDequeues((finished) => dequeueKeeping(write, finished));
   }
 
   settle(held: HeldTask, settlement: Settlement): Promise<Answer> {
     let current = settlement;
-    return this.#retried(held, async (lane, lease) => {
+    return this.#retried(held, async (lane) => {
       try {
-        return await this.#write(lane, lease, current);
+        return await this.#write(lane, held, current);
       } catch (error) {
         // The server refused the text itself, which no retry of the same text can change.
         if (!isDataError(error) || current.kind === 'dequeue') throw error;
         current = { ...current, failure: unstorable(current.failure) };
-        return await this.#write(lane, lease, current);
+        return await this.#write(lane, held, current);
       }
     });
   }
 
-  /** Resolves when the delete under way has answered, or soon; undefined when there is none. */
+  /** Resolves when the deletes under way have answered, or soon; undefined when there is none. */
   dequeueUnderWay(): Promise<void> | undefined {
-    const { underWay } = this.#dequeues;
-    if (underWay === undefined) return undefined;
+    const [plain, keeping] = [this.#dequeues.underWay, this.#keepingDequeues.underWay];
+    if (plain === undefined && keeping === undefined) return undefined;
+    const underWay = Promise.all([plain, keeping]);
     return new Promise((resolve) => {
       const timer = this.#deps.timers.after(DEQUEUE_JOIN_MS_MAX, resolve);
       void underWay.then(() => {
@@ -63,20 +85,24 @@ export class Settler {
     });
   }
 
-  advanceCursor(held: HeldTask, cursorText: string): Promise<Answer> {
-    return this.#retried(held, (lane, lease) => advanceCursor(lane, lease, cursorText));
+  advanceCursor(held: HeldTask, { cursorText, progressText }: Advance): Promise<Answer> {
+    return this.#retried(held, (lane, lease) => advanceCursor(lane, lease, cursorText, progressText));
   }
 
   /** One try, in the handler's transaction: what it throws is the handler's, and so is the rollback. */
-  complete(held: HeldTask, transaction: HandlerTransaction): Promise<Write> {
+  complete(held: HeldTask, transaction: HandlerTransaction, resultText: string | undefined): Promise<Write> {
+    const { lease, isKept } = held.task;
     const lane = callerLane(transaction as QueryExecutor, this.#deps.write.schema);
-    return complete(lane, held.task.lease);
+    return isKept ? completeKeeping(lane, { lease, resultText }) : complete(lane, lease);
   }
 
-  #write(lane: WriteLane, lease: Lease, settlement: Settlement): Promise<Write> {
+  #write(lane: WriteLane, { task }: HeldTask, settlement: Settlement): Promise<Write> {
+    const { lease, isKept } = task;
     switch (settlement.kind) {
-      case 'dequeue':
-        return this.#dequeues.dequeue(lease);
+      case 'dequeue': {
+        const { resultText } = settlement;
+        return (isKept ? this.#keepingDequeues : this.#dequeues).dequeue({ lease, resultText });
+      }
       case 'record_failure':
         return recordFailure(lane, lease, settlement.failure, settlement.backoffMs);
       case 'retire':
@@ -113,17 +139,20 @@ export class Settler {
   }
 }
 
+/** Answers the ids that were deleted; one that is missing was refused. */
+type DeleteTogether = (finished: readonly Finished[]) => Promise<Set<TaskId>>;
+
 /**
  * Slots that finish while a delete is under way are deleted by the next one, together: one commit for many
  * tasks on a busy replica, no wait on a quiet one.
  */
 class SharedDequeues {
-  readonly #lane: WriteLane;
-  #waiting: { lease: Lease; answer(write: Write): void; fail(error: unknown): void }[] = [];
+  readonly #delete: DeleteTogether;
+  #waiting: (Finished & { answer(write: Write): void; fail(error: unknown): void })[] = [];
   #underWay: Promise<void> | undefined;
 
-  constructor(lane: WriteLane) {
-    this.#lane = lane;
+  constructor(deleteTogether: DeleteTogether) {
+    this.#delete = deleteTogether;
   }
 
   /** Never rejects: who is deleted hears of a failure, who only waits does not. */
@@ -131,9 +160,9 @@ class SharedDequeues {
     return this.#underWay;
   }
 
-  dequeue(lease: Lease): Promise<Write> {
+  dequeue(finished: Finished): Promise<Write> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ lease, answer: resolve, fail: reject });
+      this.#waiting.push({ ...finished, answer: resolve, fail: reject });
       if (this.#underWay === undefined) void this.#run();
     });
   }
@@ -152,10 +181,7 @@ class SharedDequeues {
     const batch = this.#waiting;
     this.#waiting = [];
     try {
-      const deleted: Set<TaskId> = await dequeue(
-        this.#lane,
-        batch.map(({ lease }) => lease),
-      );
+      const deleted = await this.#delete(batch);
       for (const { lease, answer } of batch) answer(deleted.has(lease.id) ? 'written' : 'refused');
     } catch (error) {
       for (const { fail } of batch) fail(error);

@@ -1,15 +1,17 @@
 import { type Observer, taskFacts } from '../domain/observer.ts';
-import type { RunEnd } from '../domain/outcome.ts';
+import type { Outcome, Run, RunEnd } from '../domain/outcome.ts';
+import { retryDelayMs } from '../domain/retry-delay.ts';
 import type { HandlerRegistry } from '../domain/task-set.ts';
 import { toError } from '../domain/thrown.ts';
 import { type AppClock, sleep, type Timers } from '../domain/time.ts';
 import type { WriteLane } from '../statements/lanes.ts';
 import { clockOffsetMs } from './deadline.ts';
-import { decide, settledAs } from './decide.ts';
+import { decide, decisionFacts, settledAs } from './decide.ts';
 import { keepAlive } from './heartbeats.ts';
 import type { HeldTask } from './held-task.ts';
-import { retryDelayMs } from './retry-delay.ts';
 import { runHandler } from './run-handler.ts';
+import { type RunMiddleware, waitedMs } from './run-middleware.ts';
+import { runSecrets, withoutSecrets } from './run-secrets.ts';
 import type { RunningTasks } from './running-tasks.ts';
 import type { Settler } from './settler.ts';
 import type { SharedClaims } from './shared-claims.ts';
@@ -37,6 +39,8 @@ export interface TaskRunDeps {
   readonly timers: Timers;
   readonly marginMs: number;
   readonly observe: Observer;
+  /** Around every handler, the first one outermost. */
+  readonly middleware: readonly RunMiddleware[];
   /** Aborts when running handlers must stop. */
   readonly aborting: AbortSignal;
   /** Aborts when the replica leaves behind what has not returned. */
@@ -90,23 +94,31 @@ export async function runTask(deps: TaskRunDeps, held: HeldTask): Promise<void> 
   const facts = taskFacts(task);
   observeClaim(deps, held);
   const entry = deps.running.begin(facts);
+  const secrets = runSecrets(registered.definition);
+  const within = { ...deps, observe: withoutSecrets(deps.observe, secrets, registered.definition) };
   try {
     const run = await runHandler(registered, held, {
-      ...deps,
-      complete: (transaction) => deps.settler.complete(held, transaction),
-      advanceCursor: (cursorText) => deps.settler.advanceCursor(held, cursorText),
-      keepAlive: (onLost) => keepAlive(held, registered.definition, deps, onLost),
+      ...within,
+      secrets,
+      complete: (transaction, resultText) => deps.settler.complete(held, transaction, resultText),
+      advanceCursor: (advance) => deps.settler.advanceCursor(held, advance),
+      keepAlive: (onLost) => keepAlive(held, registered.definition, within, onLost),
       onDeadline: () => entry.overrun(),
     });
-    const decision = decide(run, { attempt: task.attempt, backoff: registered.definition.backoff });
+    const decision = decide(run, decisionFacts(task, registered.definition, secrets));
+    const returnedAt = deps.clock.monotonic();
     const write = await deps.settler.settle(held, decision.settlement);
+    const settleMs = deps.clock.monotonic() - returnedAt;
     const outcome = settledAs(decision, write, run.completed);
     if (advancedNothing(run.end, write)) deps.observe({ kind: 'slice_advanced_nothing', task: facts });
+    if (droppedResult(run, outcome, write)) deps.observe({ kind: 'result_dropped', task: facts });
     const dead =
       write === 'written' &&
       (decision.settlement.kind === 'retire' ||
         (decision.settlement.kind !== 'dequeue' && task.attempt >= task.maxAttempts));
-    deps.observe({ kind: 'settled', task: facts, outcome, ranMs: run.ranMs, error: decision.error, dead });
+    const { ranMs } = run;
+    const { error } = decision;
+    deps.observe({ kind: 'settled', task: facts, outcome, ranMs, settleMs, error, dead });
   } finally {
     entry.end();
   }
@@ -118,11 +130,16 @@ function advancedNothing(end: RunEnd, write: string): boolean {
   return end.kind === 'continue' && write === 'written';
 }
 
-function observeClaim(deps: Pick<TaskRunDeps, 'observe'>, { task, stamp, sentAt }: HeldTask): void {
+// A completion that was rolled back leaves the record to the ordinary settlement, which is written then.
+function droppedResult(run: Run, outcome: Outcome, write: string): boolean {
+  return outcome === 'success' && write === 'refused' && run.resultText !== run.completedWith;
+}
+
+function observeClaim(deps: Pick<TaskRunDeps, 'observe'>, held: HeldTask): void {
   deps.observe({
     kind: 'claimed',
-    task: taskFacts(task),
-    waitedMs: Math.max(0, task.claimedAt.dbMs - task.runAt.dbMs),
-    clockOffsetMs: clockOffsetMs(stamp, sentAt),
+    task: taskFacts(held.task),
+    waitedMs: waitedMs(held),
+    clockOffsetMs: clockOffsetMs(held.stamp, held.sentAt),
   });
 }

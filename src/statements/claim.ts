@@ -1,5 +1,7 @@
-import { type Expression, sql } from 'kysely';
+import { type ExpressionBuilder, sql } from 'kysely';
+import type { DB } from '../../generated/db.ts';
 import type { LeaseToken, TaskId } from '../domain/ids.ts';
+import { decodeProgress } from '../domain/slice.ts';
 import type { ClaimedTask } from '../domain/task.ts';
 import type { WriteLane } from './lanes.ts';
 import {
@@ -7,29 +9,35 @@ import {
   dbInstant,
   epochText,
   isClaimableById,
+  isServed,
   type KnownRevisions,
   knownRevisionsValue,
 } from './predicates.ts';
 import { parameter, type Statement, statement } from './statement.ts';
 
 export interface Claim {
-  /** Candidates from a discovery: a hint. Whether each is claimable is decided here, on the primary. */
+  /** Candidates from a discovery, the first to be taken first: hints. Whether each is claimable is decided here, on the primary. */
   readonly ids: readonly TaskId[];
   readonly known: KnownRevisions;
   /** Task type → ceiling + margin, or less with heartbeats. The database adds it to its own now(). */
   readonly leaseMs: Readonly<Record<string, number>>;
+  /** Added to the lower ceiling that an enqueue may have given its task. */
+  readonly marginMs: number;
   /** The slots that wait: at most this many rows, each under a token of its own. */
   readonly slots: number;
 }
 
 /**
- * Leases up to `slots` of the candidates, oldest first, in one statement: token, expiry, attempt.
- * Rows that another claim has locked are skipped; rows leased, settled or dead meanwhile do not match.
+ * Leases up to `slots` of the candidates, in the order given, in one statement: token, expiry, attempt.
+ * Rows that another claim has locked are skipped; rows leased, settled, dead or paused meanwhile do not match.
  * No row returned: nothing was written.
  */
-export async function claim(lane: WriteLane, { ids, known, leaseMs, slots }: Claim): Promise<ClaimedTask[]> {
+export async function claim(
+  lane: WriteLane,
+  { ids, known, leaseMs, marginMs, slots }: Claim,
+): Promise<ClaimedTask[]> {
   if (ids.length === 0 || slots < 1) return [];
-  const values = { ids, known: knownRevisionsValue(known), leaseMs: JSON.stringify(leaseMs) };
+  const values = { ids, known: knownRevisionsValue(known), leaseMs: JSON.stringify(leaseMs), marginMs };
   const rows = await claimStatement(slots).run(lane, values);
   return rows.map(toClaimedTask);
 }
@@ -44,9 +52,12 @@ interface ClaimRow {
   readonly payload: string;
   readonly payload_revision: number;
   readonly cursor: string | null;
+  readonly progress: string | null;
   readonly headers: string;
   readonly attempt_count: number;
   readonly max_attempts: number;
+  readonly ceiling_ms: string | null;
+  readonly is_kept: boolean;
   readonly run_at: string;
   readonly created_at: string;
 }
@@ -77,8 +88,8 @@ function makeClaim(slots: number): Statement<ClaimRow> {
             .select('async_tasks.id')
             .where('async_tasks.id', '=', sql<string>`any(${parameter<string[]>('ids')}::bigint[])`)
             .where(isClaimableById)
-            .orderBy('async_tasks.run_at')
-            .orderBy('async_tasks.id')
+            .where(isServed)
+            .orderBy(sql`array_position(${parameter<string[]>('ids')}::bigint[], async_tasks.id)`)
             .limit(sql.lit(slots))
             .forUpdate()
             .skipLocked(),
@@ -88,7 +99,7 @@ function makeClaim(slots: number): Statement<ClaimRow> {
       .whereRef('async_tasks.id', '=', 'picked.id')
       .set((t) => ({
         lease_token: sql<string>`gen_random_uuid()`,
-        lease_expires_at: leaseExpiry(t.ref('async_tasks.task_type')),
+        lease_expires_at: leaseExpiry(t),
         attempt_count: t('async_tasks.attempt_count', '+', 1),
         last_attempted_at: databaseNow,
       }))
@@ -102,18 +113,23 @@ function makeClaim(slots: number): Statement<ClaimRow> {
         sql<string>`${t.ref('async_tasks.payload')}::text`.as('payload'),
         'async_tasks.payload_revision',
         sql<string | null>`${t.ref('async_tasks.cursor')}::text`.as('cursor'),
+        sql<string | null>`${t.ref('async_tasks.progress')}::text`.as('progress'),
         sql<string>`${t.ref('async_tasks.headers')}::text`.as('headers'),
         'async_tasks.attempt_count',
         'async_tasks.max_attempts',
+        sql<string | null>`${t.ref('async_tasks.ceiling_ms')}::text`.as('ceiling_ms'),
+        t('async_tasks.retention_ms', 'is not', null).$castTo<boolean>().as('is_kept'),
         epochText(t.ref('async_tasks.run_at')).as('run_at'),
         epochText(t.ref('async_tasks.created_at')).as('created_at'),
       ]),
   );
 }
 
-function leaseExpiry(taskType: Expression<string>) {
-  const leaseMs = sql`(${parameter<string>('leaseMs')}::text::jsonb ->> ${taskType})::float8`;
-  return sql<Date>`${databaseNow} + ${leaseMs} * interval '1 millisecond'`;
+// LEAST passes over null: a task without a ceiling of its own has its type's.
+function leaseExpiry(t: ExpressionBuilder<DB, 'async_tasks'>) {
+  const ofType = sql`(${parameter<string>('leaseMs')}::text::jsonb ->> ${t.ref('async_tasks.task_type')})::float8`;
+  const ofTask = sql`${t.ref('async_tasks.ceiling_ms')} + ${parameter<number>('marginMs')}::float8`;
+  return sql<Date>`${databaseNow} + least(${ofType}, ${ofTask}) * interval '1 millisecond'`;
 }
 
 function toClaimedTask(row: ClaimRow): ClaimedTask {
@@ -128,9 +144,12 @@ function toClaimedTask(row: ClaimRow): ClaimedTask {
     payloadText: row.payload,
     payloadRevision: row.payload_revision,
     cursorText: row.cursor ?? undefined,
+    progress: decodeProgress(row.progress),
     headers: JSON.parse(row.headers) as Record<string, string>,
     attempt: row.attempt_count,
     maxAttempts: row.max_attempts,
+    ceilingMs: row.ceiling_ms === null ? undefined : Number(row.ceiling_ms),
+    isKept: row.is_kept,
     runAt: dbInstant(row.run_at),
     enqueuedAt: dbInstant(row.created_at),
   };

@@ -1,10 +1,15 @@
 import { type ExpressionBuilder, type SqlBool, sql } from 'kysely';
 import type { DB } from '../../generated/db.ts';
+import { ACTOR_DEFAULT } from '../domain/actor.ts';
+import type { CheckedFilter } from '../domain/dead-letter-filter.ts';
 import type { TaskId } from '../domain/ids.ts';
+import { DEAD_SCAN } from '../domain/limits.ts';
 import type { Write } from '../domain/outcome.ts';
+import { recordAudit } from './audit.ts';
+import { filterValues, matchesFilter } from './dead-filter.ts';
 import { freeWindows } from './keys.ts';
 import type { ReadLane, WriteLane } from './lanes.ts';
-import { databaseNow, epochText, isDead, isLive } from './predicates.ts';
+import { databaseNow, epochText, isDead, isExhausted, isLive } from './predicates.ts';
 import { inTransaction, parameter, statement } from './statement.ts';
 import { wakeChannel } from './wake-channel.ts';
 
@@ -22,6 +27,7 @@ export interface DeadLetter {
   readonly type: string;
   readonly queue: string;
   readonly payloadText: string;
+  readonly payloadRevision: number;
   readonly attemptCount: number;
   readonly maxAttempts: number;
   /** Undefined when the worker of the last attempt died without a word: it can write nothing then. */
@@ -37,6 +43,7 @@ const deadColumns = (t: ExpressionBuilder<DB, 'async_tasks'>) =>
     'task_type',
     'queue',
     sql<string>`payload::text`.as('payload'),
+    'payload_revision',
     'attempt_count',
     'max_attempts',
     'last_error',
@@ -50,9 +57,24 @@ const listStatement = statement((db) =>
     .selectFrom('async_tasks')
     .where(isDead)
     .where('id', '<', parameter<string>('beforeId'))
-    .orderBy('id', 'desc')
+    .where('id', '>=', parameter<string>('floorId'))
+    .where(matchesFilter)
+    .orderBy('async_tasks.id', 'desc')
     .limit(parameter<number>('limit'))
     .select(deadColumns),
+);
+
+// Where a look at some thousands of dead letters ends: of a million that a filter does not match, one statement that
+// looked at all would take too long.
+const floorStatement = statement((db) =>
+  db
+    .selectFrom('async_tasks')
+    .where(isExhausted)
+    .where('id', '<', parameter<string>('beforeId'))
+    .orderBy('async_tasks.id', 'desc')
+    .offset(sql.lit(DEAD_SCAN - 1))
+    .limit(sql.lit(1))
+    .select(sql<string>`id::text`.as('id')),
 );
 
 const findStatement = statement((db) =>
@@ -60,7 +82,7 @@ const findStatement = statement((db) =>
 );
 
 /** Attempts start again at 1 and the history stays: replayed with the counter at its end, it would get one run. */
-const replayed = {
+export const replayed = {
   attempt_count: 0,
   retired: false,
   run_at: databaseNow,
@@ -69,7 +91,8 @@ const replayed = {
 };
 
 const woken = [
-  sql<string>`id::text`.as('id'),
+  'task_type',
+  'queue',
   sql<string>`pg_notify(${parameter<string>('channel')}::text, '')::text`.as('sent'),
 ] as const;
 
@@ -83,7 +106,7 @@ const replayStatement = statement((db) =>
         .where('unique_key', 'is', null)
         .where(isDead)
         .set(replayed)
-        .returning('async_tasks.id'),
+        .returning(['async_tasks.task_type', 'async_tasks.queue']),
     )
     .selectFrom('replayed')
     .select(woken),
@@ -134,7 +157,12 @@ const replayWithKeyStatement = statement((db) =>
         .where('id', '=', parameter<string>('id'))
         .where(isDead)
         .set(replayed)
-        .returning(['async_tasks.id', 'async_tasks.unique_key']),
+        .returning([
+          'async_tasks.id',
+          'async_tasks.unique_key',
+          'async_tasks.task_type',
+          'async_tasks.queue',
+        ]),
     )
     .with('taken', (cte) =>
       cte
@@ -155,23 +183,48 @@ const dropStatement = statement((db) =>
         .deleteFrom('async_tasks')
         .where('id', '=', parameter<string>('id'))
         .where(isDead)
-        .returning(['async_tasks.id', 'async_tasks.unique_key']),
+        .returning([
+          'async_tasks.id',
+          'async_tasks.unique_key',
+          'async_tasks.task_type',
+          'async_tasks.queue',
+        ]),
     )
     .with('freed', freeWindows)
     .selectFrom('deleted')
-    .select(sql<string>`id::text`.as('id')),
+    .select(['task_type', 'queue']),
 );
 
-const ID_AFTER_ALL = '9223372036854775807';
+export const ID_AFTER_ALL = '9223372036854775807';
 
-/** Dead letters, newest first, from before `beforeId` on. */
+/**
+ * Dead letters, newest first, from before `beforeId` on. With a filter it goes back in statements that each look at
+ * some thousands, to the end if need be.
+ */
 export async function listDead(
   lane: ReadLane,
-  page: { limit: number; beforeId?: TaskId },
+  page: { limit: number; beforeId?: TaskId; filter?: CheckedFilter },
 ): Promise<DeadLetter[]> {
-  const rows = await listStatement.run(lane, { limit: page.limit, beforeId: page.beforeId ?? ID_AFTER_ALL });
-  return rows.map(toDeadLetter);
+  const { limit, filter = MATCH_ALL } = page;
+  const matches = filterValues(filter);
+  const isFiltered = Object.values(filter).some((part) => part !== null);
+  const letters: DeadLetter[] = [];
+  for (let beforeId: string = page.beforeId ?? ID_AFTER_ALL; ; ) {
+    const [floor] = isFiltered ? await floorStatement.run(lane, { beforeId }) : [];
+    const values = { ...matches, beforeId, floorId: floor?.id ?? '0', limit: limit - letters.length };
+    letters.push(...(await listStatement.run(lane, values)).map(toDeadLetter));
+    if (floor === undefined || letters.length >= limit) return letters;
+    beforeId = floor.id;
+  }
 }
+
+const MATCH_ALL: CheckedFilter = {
+  type: null,
+  queue: null,
+  olderThanMs: null,
+  newerThanMs: null,
+  error: null,
+};
 
 /** One dead letter; undefined when the task is gone, waiting or running. */
 export async function findDead(lane: ReadLane, id: TaskId): Promise<DeadLetter | undefined> {
@@ -188,26 +241,45 @@ export type Replay = Write | 'key_taken';
 /**
  * Puts a dead letter back: due now, attempts from the start, history kept, one wake. One that was enqueued with a
  * key has it again, and is refused while another live task has it. A running or waiting task is never touched.
+ * What is written is audited in the same transaction.
  */
-export async function replayDead(lane: WriteLane, id: TaskId): Promise<Replay> {
-  const values = { id, channel: wakeChannel(lane.schema) };
-  const rows = await replayStatement.run(lane, values);
-  return rows.length === 0 ? inTransaction(lane, (within) => replayWithKey(within, values)) : 'written';
+export async function replayDead(
+  lane: WriteLane,
+  id: TaskId,
+  actor: string = ACTOR_DEFAULT,
+): Promise<Replay> {
+  return inTransaction(lane, async (within) => {
+    const values = { id, channel: wakeChannel(lane.schema) };
+    const [withoutKey] = await replayStatement.run(within, values);
+    const answer = withoutKey ?? (await replayWithKey(within, values));
+    if (typeof answer === 'string') return answer;
+    const { task_type: type, queue } = answer;
+    await recordAudit(within, { actor, action: 'dead.replay', subject: id, detail: { type, queue } });
+    return 'written';
+  });
 }
 
-async function replayWithKey(lane: WriteLane, values: { id: TaskId; channel: string }): Promise<Replay> {
+async function replayWithKey(
+  lane: WriteLane,
+  values: { id: TaskId; channel: string },
+): Promise<Exclude<Replay, 'written'> | { task_type: string; queue: string }> {
   await lockKeyStatement.run(lane, values);
   const rivals = await findRivalStatement.run(lane, values);
   // Also of a task that is no dead letter itself: then that is the reason, and nothing else.
   if (rivals.length > 0 && (await findStatement.run(lane, values)).length > 0) return 'key_taken';
-  const rows = await replayWithKeyStatement.run(lane, values);
-  return rows.length === 0 ? 'refused' : 'written';
+  const [row] = await replayWithKeyStatement.run(lane, values);
+  return row ?? 'refused';
 }
 
-/** Deletes a dead letter. `refused` when it is none (any more). */
-export async function dropDead(lane: WriteLane, id: TaskId): Promise<Write> {
-  const rows = await dropStatement.run(lane, { id });
-  return rows.length === 0 ? 'refused' : 'written';
+/** Deletes a dead letter, audited in the same transaction. `refused` when it is none (any more). */
+export async function dropDead(lane: WriteLane, id: TaskId, actor: string = ACTOR_DEFAULT): Promise<Write> {
+  return inTransaction(lane, async (within) => {
+    const [row] = await dropStatement.run(within, { id });
+    if (row === undefined) return 'refused';
+    const { task_type: type, queue } = row;
+    await recordAudit(within, { actor, action: 'dead.drop', subject: id, detail: { type, queue } });
+    return 'written';
+  });
 }
 
 function toDeadLetter(row: Awaited<ReturnType<typeof listStatement.run>>[number]): DeadLetter {
@@ -216,6 +288,7 @@ function toDeadLetter(row: Awaited<ReturnType<typeof listStatement.run>>[number]
     type: row.task_type,
     queue: row.queue,
     payloadText: row.payload,
+    payloadRevision: row.payload_revision,
     attemptCount: row.attempt_count,
     maxAttempts: row.max_attempts,
     lastError: row.last_error ?? undefined,

@@ -1,8 +1,17 @@
-import { type SqlBool, sql } from 'kysely';
+import { type Kysely, type QueryCreator, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
+import type { DB } from '../../generated/db.ts';
 import type { TaskId } from '../domain/ids.ts';
+import { QUEUES_OF_A_LOOK, RECENT_MS } from '../domain/limits.ts';
 import type { DbInstant } from '../domain/time.ts';
 import type { ReadLane } from './lanes.ts';
-import { dbInstant, epochText, isClaimable, type KnownRevisions, knownRevisionsValue } from './predicates.ts';
+import {
+  databaseNow,
+  dbInstant,
+  epochText,
+  isClaimable,
+  type KnownRevisions,
+  knownRevisionsValue,
+} from './predicates.ts';
 import { parameter, type Statement, statement } from './statement.ts';
 
 /** A task that may be claimable. Only a hint: a claim decides again on the primary. */
@@ -10,23 +19,29 @@ export interface Candidate {
   readonly id: TaskId;
   readonly queue: string;
   readonly runAt: DbInstant;
+  /** What an operator has given its queue; undefined when nobody has. */
+  readonly weight: number | undefined;
 }
 
-/** Where a look begins in each queue: what was due before is left to the next whole look. */
-export type Horizon = ReadonlyMap<string, DbInstant>;
+/**
+ * Where a look begins in each queue: what was due before is left to the next whole look. Undefined for a queue in
+ * which nothing was found: the last seconds are looked at, which is where what is new stands.
+ */
+export type Horizon = ReadonlyMap<string, DbInstant | undefined>;
 
 export interface Discovery {
   readonly known: KnownRevisions;
   /** The queues this replica serves; undefined for every queue there is. */
   readonly queues: readonly string[] | undefined;
+  /** Candidates of each queue. Of very many queues, each gives fewer: see `QUEUES_OF_A_LOOK`. */
   readonly limit: number;
   /** Looks only at these queues, from these moments on; undefined for a whole look. */
   readonly from?: Horizon | undefined;
 }
 
 /**
- * Reads up to `limit` candidates on the read lane, oldest first. Writes nothing and locks nothing.
- * An answer may be stale in both directions when the lane is a replica.
+ * Reads up to `limit` candidates of each queue that is not paused, on the read lane, oldest first. Writes nothing and
+ * locks nothing. An answer may be stale in both directions when the lane is a replica.
  */
 export async function discover(
   lane: ReadLane,
@@ -35,14 +50,28 @@ export async function discover(
   const values = {
     known: knownRevisionsValue(known),
     queues: from === undefined ? queues : [...from.keys()],
-    from: from === undefined ? undefined : [...from.values()].map(({ dbMs }) => dbMs - FROM_TOLERANCE_MS),
+    from: from === undefined ? undefined : [...from.values()].map(fromMs),
   };
   const rows = await discoverStatement(limit, reachOf(queues, from)).run(lane, values);
-  return rows.map(({ id, queue, run_at }) => ({ id: id as TaskId, queue, runAt: dbInstant(run_at) }));
+  return rows.map(({ id, queue, run_at, weight }) => ({
+    id: id as TaskId,
+    queue,
+    runAt: dbInstant(run_at),
+    weight: weight ?? undefined,
+  }));
+}
+
+/** Candidates that one look answers at the most, of however many queues. */
+export function candidatesMax(limit: number): number {
+  return limit * QUEUES_OF_A_LOOK;
 }
 
 /** A moment travels as a double, which may be a microsecond off. */
 const FROM_TOLERANCE_MS = 1;
+
+function fromMs(from: DbInstant | undefined): number | null {
+  return from === undefined ? null : from.dbMs - FROM_TOLERANCE_MS;
+}
 
 /** Every queue there is, the named ones, or the named ones from a moment on. */
 export const REACHES = ['every', 'named', 'from'] as const;
@@ -57,6 +86,7 @@ interface CandidateRow {
   readonly id: string;
   readonly queue: string;
   readonly run_at: string;
+  readonly weight: number | null;
 }
 
 /** One statement for a limit: as a parameter it would be planned badly, or each time. */
@@ -73,7 +103,7 @@ export function discoverStatement(limit: number, reach: Reach): Statement<Candid
 const statements = new Map<string, Statement<CandidateRow>>();
 
 // The index is ordered by (queue, run_at): each queue's oldest are its first entries, and future, dead and
-// settled rows are never read. So the queues are walked one by one and merged, rather than all rows sorted.
+// settled rows are never read. So the queues are walked one by one, rather than all rows sorted.
 // "Every queue" finds the names by hopping from one to the next in the same index, a probe per queue.
 //
 // Without statistics (a fresh table, a first burst) the planner expects a handful of due rows, fewer than the LIMIT:
@@ -85,65 +115,103 @@ const statements = new Map<string, Statement<CandidateRow>>();
 // While a long transaction holds back vacuum, the entries of all tasks settled since then stand at the head of the
 // index, and each look would walk them: hence a look may begin at the last one found (`from`), when there is plenty.
 // Pinned by test/hazards/7-a-full-table-slows-the-claim.test.ts.
+//
+// What operators have said about the queues comes with the candidates, so a change of theirs is known to every
+// replica with its next look, at no statement more. Which queue is served first is not decided here.
 function makeDiscover(limit: number, reach: Reach): Statement<CandidateRow> {
-  const rows = sql<number>`(select ${sql.lit(limit)})`;
+  const ofEachQueue = sql<number>`(select ${sql.lit(limit)})`;
+  const ofAllQueues = sql<number>`(select ${sql.lit(candidatesMax(limit))})`;
   return statement((db) => {
-    const namedQueues = sql<{ queue: string }>`unnest(${parameter<string[]>('queues')}::text[])`.as<'served'>(
-      sql`served(queue)`,
-    );
-    const fromThere = sql<{
-      queue: string;
-      from_ms: number;
-    }>`unnest(${parameter<string[]>('queues')}::text[], ${parameter<number[]>('from')}::float8[])`.as<'served'>(
-      sql`served(queue, from_ms)`,
-    );
-    const begin = sql<SqlBool>`async_tasks.run_at >= to_timestamp(served.from_ms / 1000)`;
-    const served =
-      reach === 'every'
-        ? db
-            .withRecursive('hop(queue)', (cte) =>
-              cte
-                .selectFrom('async_tasks')
-                .where((t) => t.not(t.ref('async_tasks.exhausted')))
-                .select((t) => t.fn.min<string | null>('async_tasks.queue').as('queue'))
-                .unionAll(
-                  cte
-                    .selectFrom('hop')
-                    .where('hop.queue', 'is not', null)
-                    .select((h) =>
-                      h
-                        .selectFrom('async_tasks')
-                        .where((t) => t.not(t.ref('async_tasks.exhausted')))
-                        .whereRef('async_tasks.queue', '>', 'hop.queue')
-                        .select((t) => t.fn.min<string | null>('async_tasks.queue').as('queue'))
-                        .as('queue'),
-                    ),
-                ),
-            )
-            .selectFrom('hop as served')
-        : db.selectFrom(reach === 'from' ? fromThere : namedQueues);
-    return served
+    const found = db
+      .selectFrom(servedQueues(db, reach).as('served'))
+      .leftJoin('async_queues', 'async_queues.name', 'served.queue')
+      .where('async_queues.paused_at', 'is', null)
       .innerJoinLateral(
         (from) =>
           from
             .selectFrom('async_tasks')
             .whereRef('async_tasks.queue', '=', 'served.queue')
-            .$if(reach === 'from', (rest) => rest.where(begin))
+            .$if(reach === 'from', (rest) => rest.where(sql<SqlBool>`async_tasks.run_at >= ${HORIZON}`))
             .where(isClaimable)
             .orderBy('async_tasks.run_at')
             .orderBy('async_tasks.id')
-            .limit(rows)
+            .limit(ofEachQueue)
             .select(['async_tasks.id', 'async_tasks.queue', 'async_tasks.run_at'])
             .as('candidate'),
         (join) => join.onTrue(),
       )
+      .select([
+        'candidate.id',
+        'candidate.queue',
+        'candidate.run_at',
+        'async_queues.weight',
+        // The oldest of every queue come before the second of any, so that none is cut off by a hundred others.
+        sql<string>`row_number() over (partition by candidate.queue order by candidate.run_at, candidate.id)`.as(
+          'place',
+        ),
+      ]);
+    return db
+      .selectFrom(
+        db
+          .selectFrom(found.as('found'))
+          .selectAll()
+          .orderBy('found.place')
+          .orderBy('found.run_at')
+          .limit(ofAllQueues)
+          .as('candidate'),
+      )
       .orderBy('candidate.run_at')
       .orderBy('candidate.id')
-      .limit(rows)
       .select([
         sql<string>`candidate.id::text`.as('id'),
         'candidate.queue',
         epochText(sql`candidate.run_at`).as('run_at'),
+        'candidate.weight',
       ]);
   });
+}
+
+const HORIZON = sql`coalesce(to_timestamp(served.from_ms / 1000), ${databaseNow} - ${sql.lit(RECENT_MS)} * interval '1 millisecond')`;
+
+interface ServedQueue {
+  readonly queue: string | null;
+  readonly from_ms: number | null;
+}
+
+function servedQueues(db: Kysely<DB>, reach: Reach): SelectQueryBuilder<DB, never, ServedQueue> {
+  const queues = sql`${parameter<string[]>('queues')}::text[]`;
+  if (reach === 'from') {
+    const from = sql`${parameter<(number | null)[]>('from')}::float8[]`;
+    return db
+      .selectFrom(sql<ServedQueue>`unnest(${queues}, ${from})`.as<'named'>(sql`named(queue, from_ms)`))
+      .select(['named.queue', 'named.from_ms']) as never;
+  }
+  if (reach === 'named') {
+    return db
+      .selectFrom(sql<{ queue: string }>`unnest(${queues})`.as<'named'>(sql`named(queue)`))
+      .select(['named.queue']) as never;
+  }
+  const firstQueue = (from: QueryCreator<DB>) =>
+    from
+      .selectFrom('async_tasks')
+      .where((t) => t.not(t.ref('async_tasks.exhausted')))
+      .select((t) => t.fn.min<string | null>('async_tasks.queue').as('queue'));
+  return db
+    .withRecursive('hop(queue)', (cte) =>
+      firstQueue(cte).unionAll(
+        cte
+          .selectFrom('hop')
+          .where('hop.queue', 'is not', null)
+          .select((h) =>
+            h
+              .selectFrom('async_tasks')
+              .where((t) => t.not(t.ref('async_tasks.exhausted')))
+              .whereRef('async_tasks.queue', '>', 'hop.queue')
+              .select((t) => t.fn.min<string | null>('async_tasks.queue').as('queue'))
+              .as('queue'),
+          ),
+      ),
+    )
+    .selectFrom('hop')
+    .select('hop.queue') as never;
 }

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { TaskId } from '../domain/ids.ts';
+import type { Wake } from '../domain/task-definition.ts';
 import type { UniqueKey, Uniqueness } from '../domain/uniqueness.ts';
 import { type NewTask, taskJson } from './enqueue.ts';
 import type { CallerLane } from './lanes.ts';
@@ -16,7 +17,7 @@ export interface UniqueResult {
   readonly status: 'enqueued' | 'existing' | 'replaced';
 }
 
-// The function of sql/0002_unique_keys.sql does the work: judging a key needs a snapshot taken after the lock on it,
+// The function of sql/0007_enqueue_limits.sql does the work: judging a key needs a snapshot taken after the lock on it,
 // so it cannot be one statement. The tasks are taken out of the document in its order, and so the keys are locked
 // in that order. Their JSON is written out by the database: a trigger that passes
 // jsonb_build_object('stackId', …)::text as its key has the key of `by: ['stackId']`.
@@ -50,7 +51,10 @@ const enqueueStatement = statement((db, schema) =>
         unique_key => coalesce(task ->> 'keyText', (task -> 'keyJson')::text, (task -> 'payload')::text),
         unique_while => task ->> 'while',
         unique_window => (task ->> 'windowMs')::float8 * interval '1 millisecond',
-        on_conflict => task ->> 'onConflict')`.as('enqueued'),
+        on_conflict => task ->> 'onConflict',
+        timeout => (task ->> 'ceilingMs')::float8 * interval '1 millisecond',
+        retention => (task ->> 'retentionMs')::float8 * interval '1 millisecond',
+        wake => ${parameter<Wake>('wake')}::text)`.as('enqueued'),
       (join) => join.onTrue(),
     )
     .orderBy('given.position')
@@ -65,8 +69,9 @@ const enqueueStatement = statement((db, schema) =>
 export async function enqueueUnique(
   lane: CallerLane,
   tasks: readonly NewUniqueTask[],
+  wake: Wake,
 ): Promise<UniqueResult[]> {
-  const rows = await enqueueStatement.run(lane, { tasks: `[${tasks.map(toJson).join(',')}]` });
+  const rows = await enqueueStatement.run(lane, { tasks: `[${tasks.map(toJson).join(',')}]`, wake });
   return rows.map(({ id, status }) => ({ id: id as TaskId, status }));
 }
 

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { TaskId } from '../domain/ids.ts';
+import type { Wake } from '../domain/task-definition.ts';
 import type { CallerLane } from './lanes.ts';
 import { databaseNow } from './predicates.ts';
 import { parameter, statement } from './statement.ts';
@@ -16,6 +17,10 @@ export interface NewTask {
   /** Counted by the database from the moment of the insert; undefined for none. */
   readonly delayMs: number | undefined;
   readonly maxAttempts: number;
+  /** A lower ceiling than the type's, in whole milliseconds; undefined for the type's. */
+  readonly ceilingMs: number | undefined;
+  /** How long the record of the finished task is kept, in whole milliseconds; undefined for not at all. */
+  readonly retentionMs: number | undefined;
   readonly headers: Readonly<Record<string, string>>;
 }
 
@@ -29,7 +34,8 @@ const givenColumns = {
 };
 
 // One task. The caller's connection prepares no statements, so these are parsed and planned at every call, which
-// costs more than the insert: hence a plain VALUES, and one of its own for the ordinary task that is due at once.
+// costs more than the insert: hence a plain VALUES, and statements of their own for the ordinary task, which is due at
+// once and has no limits of its own.
 const insertDueStatement = statement((db) =>
   db
     .insertInto('async_tasks')
@@ -40,11 +46,17 @@ const insertDueStatement = statement((db) =>
     ]),
 );
 
-const insertLaterStatement = statement((db) =>
+const insertDueQuietlyStatement = statement((db) =>
+  db.insertInto('async_tasks').values(givenColumns).returning(sql<string>`id::text`.as('id')),
+);
+
+const insertWithLimitsStatement = statement((db) =>
   db
     .insertInto('async_tasks')
     .values({
       ...givenColumns,
+      ceiling_ms: parameter<number | null>('ceilingMs'),
+      retention_ms: parameter<number | null>('retentionMs'),
       run_at: runAtOf(
         sql`${parameter<number | null>('delayMs')}::float8`,
         sql`${parameter<number | null>('runAtMs')}::float8`,
@@ -52,15 +64,18 @@ const insertLaterStatement = statement((db) =>
     })
     .returning([
       sql<string>`id::text`.as('id'),
-      sql<string | null>`case when run_at <= ${databaseNow}
-        then pg_notify(${parameter<string>('channel')}, '')::text end`.as('sent'),
+      sql<
+        string | null
+      >`case when run_at <= ${databaseNow} and ${parameter<string | null>('channel')}::text is not null
+        then pg_notify(${parameter<string | null>('channel')}::text, '')::text end`.as('sent'),
     ]),
 );
 
 // One JSON document carries any number of rows: one parameter of one type, whichever driver sends it.
 // It stands in a sub-select, or the planner would parse all of it for a constant before the statement does.
 // The rows are inserted in the given order, so their ids ascend in that order too. The wake is selected
-// from the inserted rows: in a CTE that nobody reads it would never fire, and a task due later needs none.
+// from the inserted rows: in a CTE that nobody reads it would never fire, and a task due later needs none. Nor does
+// anything without a channel.
 const insertStatement = statement((db) =>
   db
     .with('given', (cte) =>
@@ -78,7 +93,10 @@ const insertStatement = statement((db) =>
     .with('inserted', (cte) =>
       cte
         .insertInto('async_tasks')
-        .columns(['queue', 'task_type', 'payload', 'payload_revision', 'run_at', 'max_attempts', 'headers'])
+        .columns([
+          ...(['queue', 'task_type', 'payload', 'payload_revision', 'run_at', 'max_attempts'] as const),
+          ...(['ceiling_ms', 'retention_ms', 'headers'] as const),
+        ])
         .expression((from) =>
           from
             .selectFrom('given')
@@ -89,6 +107,8 @@ const insertStatement = statement((db) =>
               sql<number>`(task ->> 'revision')::int`.as('payload_revision'),
               runAtOf(sql`(task ->> 'delayMs')::float8`, sql`(task ->> 'runAtMs')::float8`).as('run_at'),
               sql<number>`(task ->> 'maxAttempts')::int`.as('max_attempts'),
+              sql<string | null>`(task ->> 'ceilingMs')::bigint`.as('ceiling_ms'),
+              sql<string | null>`(task ->> 'retentionMs')::bigint`.as('retention_ms'),
               sql<string>`task -> 'headers'`.as('headers'),
             ])
             .orderBy('position'),
@@ -99,8 +119,9 @@ const insertStatement = statement((db) =>
       cte
         .selectFrom('inserted')
         .where('inserted.run_at', '<=', databaseNow)
+        .where(sql<boolean>`${parameter<string | null>('channel')}::text is not null`)
         .limit(sql.lit(1))
-        .select(sql<string>`pg_notify(${parameter<string>('channel')}::text, '')::text`.as('sent')),
+        .select(sql<string>`pg_notify(${parameter<string | null>('channel')}::text, '')::text`.as('sent')),
     )
     .selectFrom('inserted')
     .leftJoin('wake', (join) => join.onTrue())
@@ -120,22 +141,39 @@ function runAtOf(delayMs: RawBuilder<unknown>, runAtMs: RawBuilder<unknown>): Ra
  * Inserts tasks in the caller's transaction and sends the wake in the same statement, so that both exist
  * exactly when that transaction commits. PostgreSQL folds equal notifications of a transaction into one.
  * Answers the ids in the order of `tasks`.
+ * @param wake `poll` for no wake
  */
-export async function insertTasks(lane: CallerLane, tasks: readonly NewTask[]): Promise<TaskId[]> {
+export async function insertTasks(
+  lane: CallerLane,
+  tasks: readonly NewTask[],
+  wake: Wake = 'notify',
+): Promise<TaskId[]> {
   const [first] = tasks;
-  if (first !== undefined && tasks.length === 1) return [await insertTask(lane, first)];
-  const values = { tasks: `[${tasks.map(taskJson).join(',')}]`, channel: wakeChannel(lane.schema) };
+  const channel = wake === 'poll' ? null : wakeChannel(lane.schema);
+  if (first !== undefined && tasks.length === 1) return [await insertTask(lane, first, channel)];
+  const values = { tasks: `[${tasks.map(taskJson).join(',')}]`, channel };
   const rows = await insertStatement.run(lane, values);
   return rows.map((row) => row.id as TaskId);
 }
 
-async function insertTask(lane: CallerLane, task: NewTask): Promise<TaskId> {
-  const { queue, type, payloadText, payloadRevision, runAtMs = null, delayMs = null, maxAttempts } = task;
-  const given = { queue, type, payload: payloadText, revision: payloadRevision, maxAttempts };
-  const headers = JSON.stringify(task.headers);
-  const values = { ...given, headers, runAtMs, delayMs, channel: wakeChannel(lane.schema) };
-  const isDueAtOnce = runAtMs === null && delayMs === null;
-  const [row] = await (isDueAtOnce ? insertDueStatement : insertLaterStatement).run(lane, values);
+async function insertTask(lane: CallerLane, task: NewTask, channel: string | null): Promise<TaskId> {
+  const { queue, type, payloadText: payload, payloadRevision: revision, maxAttempts } = task;
+  const { runAtMs = null, delayMs = null, ceilingMs = null, retentionMs = null } = task;
+  const given = {
+    queue,
+    type,
+    payload,
+    revision,
+    maxAttempts,
+    headers: JSON.stringify(task.headers),
+    channel,
+  };
+  const limits = { runAtMs, delayMs, ceilingMs, retentionMs };
+  const isOrdinary = runAtMs === null && delayMs === null && ceilingMs === null && retentionMs === null;
+  const ordinary = channel === null ? insertDueQuietlyStatement : insertDueStatement;
+  const [row] = isOrdinary
+    ? await ordinary.run(lane, given)
+    : await insertWithLimitsStatement.run(lane, { ...given, ...limits });
   return row?.id as TaskId;
 }
 
@@ -148,7 +186,9 @@ export function insertBytes(task: NewTask): number {
 export function taskJson(task: NewTask): string {
   const { payloadText, ...rest } = task;
   const { queue, type, payloadRevision: revision, runAtMs, delayMs, maxAttempts, headers } = rest;
-  const fields = JSON.stringify({ queue, type, revision, runAtMs, delayMs, maxAttempts, headers });
+  const { ceilingMs, retentionMs } = rest;
+  const limits = { maxAttempts, ceilingMs, retentionMs };
+  const fields = JSON.stringify({ queue, type, revision, runAtMs, delayMs, ...limits, headers });
   // The payload is JSON already: it is put in as it is, not encoded a second time.
   return `${fields.slice(0, -1)},"payload":${payloadText}}`;
 }

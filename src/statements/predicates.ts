@@ -31,6 +31,17 @@ export const isDead = (t: Tasks) => t.and([isExhausted(t), isUnleased(t)]);
 /** Not dead: waiting, backing off or running. A dead letter is history and never stands in the way. */
 export const isLive = (t: Tasks) => t.or([hasAttemptsLeft(t), isLeased(t)]);
 
+/** Claimable as far as the row alone can tell: never tried, or its backoff is over. */
+export const isWaiting = (t: Tasks) => t.and([isDue(t), hasAttemptsLeft(t), isUnleased(t)]);
+
+/** Has failed, or its worker died, and backs off. */
+export const isRetrying = (t: Tasks) => t.and([isDelayed(t), t('async_tasks.attempt_count', '>', 0)]);
+
+/** Waits for the time it was enqueued for. */
+export const isScheduled = (t: Tasks) => t.and([isDelayed(t), t('async_tasks.attempt_count', '=', 0)]);
+
+const isDelayed = (t: Tasks) => t.and([t.not(isDue(t)), hasAttemptsLeft(t), isUnleased(t)]);
+
 /** What a replica can run, as the statements take it: task type → newest payload revision it knows. */
 export type KnownRevisions = Readonly<Record<string, number>>;
 
@@ -60,9 +71,24 @@ export const isClaimable = (t: Tasks) => t.and([isDue(t), hasAttemptsLeft(t), is
 export const isClaimableById = (t: Tasks) =>
   t.and([isDue(t), sql<SqlBool>`${t.ref('async_tasks.exhausted')}::int = 0`, isUnleased(t), isKnown(t)]);
 
+/**
+ * Not in a queue that an operator has paused. A sub-select that names no row of the task: it is read once for a
+ * statement. Asked by the claim, on the primary, so that nothing is taken from a queue once its pause has committed.
+ */
+export const isServed = (t: Tasks) =>
+  sql<SqlBool>`${t.ref('async_tasks.queue')} <> all(array(${t
+    .selectFrom('async_queues')
+    .where('async_queues.paused_at', 'is not', null)
+    .select('async_queues.name')}))`;
+
 /** Seconds since the epoch as text, microseconds kept: no session setting or type parser changes it. */
 export const epochText = (instant: Expression<unknown>): RawBuilder<string> =>
   sql<string>`extract(epoch from ${instant})::text`;
+
+/** Reads what `epochText` wrote, for people: to the millisecond. */
+export function instantDate(epochSeconds: string): Date {
+  return new Date(Number(epochSeconds) * 1_000);
+}
 
 /** Reads what `epochText` wrote. */
 export function dbInstant(epochSeconds: string): DbInstant {

@@ -115,7 +115,7 @@ export async function checkSchema(
 }
 
 /** The command for a message, with the schema when it is not the default one, quoted for a POSIX shell. */
-function migrateCommand(schema: string): string {
+export function migrateCommand(schema: string): string {
   if (schema === 'taskq') return 'taskq migrate up';
   return `taskq migrate up --schema '${schema.replaceAll("'", String.raw`'\''`)}'`;
 }
@@ -137,22 +137,40 @@ export async function checkPrivileges(executor: Executor, schema: string): Promi
   for (const table of WORKER_TABLES) await checkTable(executor, schema, table, facts);
 }
 
-/** The tables that a worker reads and writes. */
-const WORKER_TABLES = ['async_tasks', 'async_task_keys'];
+type Right = 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE';
+export interface WorkerTable {
+  readonly name: string;
+  readonly rights: readonly Right[];
+}
+
+const READ: readonly Right[] = ['SELECT'];
+const READ_AND_WRITE: readonly Right[] = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
+
+/** What a worker needs, whichever its roles are. What operators say about queues it only reads. */
+export const WORKER_TABLES: readonly WorkerTable[] = [
+  { name: 'async_tasks', rights: READ_AND_WRITE },
+  { name: 'async_task_keys', rights: READ_AND_WRITE },
+  { name: 'async_queues', rights: READ },
+  { name: 'async_completed_tasks', rights: READ_AND_WRITE },
+  { name: 'async_cron_ticks', rights: READ_AND_WRITE },
+  { name: 'async_audit', rights: READ_AND_WRITE },
+  { name: 'async_task_types', rights: READ_AND_WRITE },
+  { name: 'async_replicas', rights: READ_AND_WRITE },
+];
 
 async function checkTable(
   executor: Executor,
   schema: string,
-  name: string,
+  { name, rights }: WorkerTable,
   facts: SchemaFacts,
 ): Promise<void> {
   const { rows } = await sql<TablePrivileges>`
     select current_user::text as "role",
       (select r.right from (values (1, 'SELECT'), (2, 'INSERT'), (3, 'UPDATE'), (4, 'DELETE')) as r(place, "right")
-        where not has_table_privilege(c.oid, r.right) order by r.place limit 1) as "missingRight",
+        where r.right = any(${rights}) and not has_table_privilege(c.oid, r.right) order by r.place limit 1) as "missingRight",
       (select r.right from (values (1, 'r', 'SELECT'), (2, 'a', 'INSERT'), (3, 'w', 'UPDATE'), (4, 'd', 'DELETE'))
           as r(place, letter, "right")
-        where row_security_active(c.oid) and not exists (
+        where r.right = any(${rights}) and row_security_active(c.oid) and not exists (
           select from pg_catalog.pg_policy p
           where p.polrelid = c.oid and p.polpermissive and p.polcmd::text in ('*', r.letter)
             and exists (select from unnest(p.polroles) as granted(oid)
@@ -166,7 +184,7 @@ async function checkTable(
     throw new TaskqError('SCHEMA_BEHIND', `table ${table} is missing; run: ${migrateCommand(schema)}`);
   if (found.missingRight !== null) {
     throw privilegeMissing(facts, found.missingRight, `table ${table}`, [
-      `GRANT SELECT, INSERT, UPDATE, DELETE ON ${table} TO ${quoteIdentifier(found.role)}`,
+      `GRANT ${rights.join(', ')} ON ${table} TO ${quoteIdentifier(found.role)}`,
     ]);
   }
   // Row-level security hides rows without an error: the worker would idle beside a full queue.

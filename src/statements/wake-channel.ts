@@ -3,6 +3,9 @@ import { createHash } from 'node:crypto';
 /** PostgreSQL cuts identifiers to this many bytes, and pg_notify refuses longer channels. */
 const IDENTIFIER_BYTES_MAX = 63;
 
+/** What a notification carries when the time of a test database was moved; that of an enqueue carries nothing. */
+export const CLOCK_MOVED = 'clock';
+
 /**
  * The notification channel of a schema: its own, so that two queues in one database do not wake each other.
  * A schema whose name would not fit, or needs quoting, is hashed: LISTEN and pg_notify then always agree.

@@ -10,6 +10,7 @@ import { type ConnectionSettings, openLanes } from '../postgres/lanes.ts';
 import { readClocks } from '../processor/deadline.ts';
 import { leaseMsOf } from '../processor/heartbeats.ts';
 import { HeldTask } from '../processor/held-task.ts';
+import type { RunMiddleware } from '../processor/run-middleware.ts';
 import { Settler } from '../processor/settler.ts';
 import { claim } from '../statements/claim.ts';
 import { discover } from '../statements/discover.ts';
@@ -37,6 +38,8 @@ export type DrainOptions = DrainTarget & {
   readonly schema?: string;
   /** Queues served; every queue by default. */
   readonly queues?: readonly string[];
+  /** Around every handler, as `createApp` takes it; what one throws is thrown here. */
+  readonly middleware?: readonly RunMiddleware[];
   /** When to stop. Default `'empty'`: when nothing is claimable any more. Or after the run for which it answers true. */
   readonly until?: 'empty' | ((run: SettledRun) => boolean);
   /** Runs at the most, against handlers that enqueue themselves for ever. Default 1,000. */
@@ -116,7 +119,7 @@ async function nextTask(lanes: DrainLanes, options: DrainOptions): Promise<HeldT
     const found = await discover(lanes.read, { known, queues: options.queues, limit });
     const ids = found.map(({ id }) => id).filter((id) => !tried.has(id));
     const sentAt = readClocks(systemClock);
-    const [task] = await claim(lanes.write, { ids, known, leaseMs, slots: 1 });
+    const [task] = await claim(lanes.write, { ids, known, leaseMs, marginMs: LEASE_MARGIN_MS, slots: 1 });
     if (task !== undefined) return new HeldTask(task, sentAt);
     if (found.length < limit) return undefined;
     for (const id of ids) tried.add(id);
@@ -154,6 +157,7 @@ async function settledRun(lanes: DrainLanes, options: DrainOptions, held: HeldTa
       timers: systemTimers,
       marginMs: LEASE_MARGIN_MS,
       aborting: new AbortController().signal,
+      middleware: options.middleware ?? [],
     },
     held,
   );

@@ -2,6 +2,7 @@ import type { QueueEvent } from '../domain/observer.ts';
 import type { HandlerRegistry, RegisteredHandler } from '../domain/task-set.ts';
 import type { Timers } from '../domain/time.ts';
 import type { HeldTask } from '../processor/held-task.ts';
+import type { RunMiddleware } from '../processor/run-middleware.ts';
 import { RunningTasks } from '../processor/running-tasks.ts';
 import { runTask, type TaskRunDeps } from '../processor/slot.ts';
 
@@ -24,6 +25,7 @@ export interface OneRunDeps extends Pick<TaskRunDeps, 'settler' | 'write' | 'clo
   readonly registered: RegisteredHandler;
   readonly timers: Timers;
   readonly aborting: AbortSignal;
+  readonly middleware: readonly RunMiddleware[];
 }
 
 /** Runs one task through the slot's own code, and keeps what production only logs. */
@@ -31,6 +33,7 @@ export async function runOnce(deps: OneRunDeps, held: HeldTask): Promise<OneRun>
   const { registered } = deps;
   let call: HandlerCall | undefined;
   let settled: SettledEvent | undefined;
+  let middlewareError: Error | undefined;
   const recorded: RegisteredHandler = {
     ...registered,
     async handler(payload, context) {
@@ -53,10 +56,13 @@ export async function runOnce(deps: OneRunDeps, held: HeldTask): Promise<OneRun>
       leaving: new AbortController().signal,
       observe(event) {
         if (event.kind === 'settled') settled = event;
+        if (event.kind === 'middleware_failed') middlewareError ??= event.error;
       },
     },
     held,
   );
+  // A replica only logs it; a test wants to hear of it.
+  if (middlewareError !== undefined) throw middlewareError;
   if (settled === undefined) throw new Error(`task ${held.task.id} (${held.task.type}) was not settled`);
   return { settled, call };
 }

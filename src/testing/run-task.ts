@@ -5,6 +5,7 @@ import { LEASE_MARGIN_MS } from '../domain/limits.ts';
 import type { Outcome, Settlement, Write } from '../domain/outcome.ts';
 import { checkPayload } from '../domain/payload-check.ts';
 import { decodePayload, encodePayload } from '../domain/payload-codec.ts';
+import { decodeProgress, encodeProgress, type SliceProgress } from '../domain/slice.ts';
 import type { ClaimedTask } from '../domain/task.ts';
 import {
   type CursorInput,
@@ -17,6 +18,8 @@ import type { HandlerRegistry, RegisteredHandler, TaskSet } from '../domain/task
 import { type AppClock, type MonotonicMs, systemClock, systemTimers, type Timers } from '../domain/time.ts';
 import { readClocks } from '../processor/deadline.ts';
 import { HeldTask } from '../processor/held-task.ts';
+import type { RunMiddleware } from '../processor/run-middleware.ts';
+import type { Advance } from '../processor/sliced-context.ts';
 import type { WriteLane } from '../statements/lanes.ts';
 import { type OneRun, registeredFor, runOnce, withoutHeartbeat } from './one-run.ts';
 
@@ -35,10 +38,16 @@ export interface RunTaskOptions<Cursor = unknown> {
   readonly headers?: Readonly<Record<string, string>>;
   /** Where the slice begins, as an earlier slice gave it to `advanceCursor`. */
   readonly cursor?: Cursor;
+  /** How far the task is, as an earlier slice gave it along with the cursor. */
+  readonly progress?: SliceProgress;
   /** Interrupts the run when it aborts: the handler's own signal aborts then, as `interruptedBy` says. */
   readonly signal?: AbortSignal;
   /** What `signal` stands for. Default `'shutdown'`. */
   readonly interruptedBy?: 'shutdown' | 'deadline';
+  /** Around the handler, as `createApp` takes it; what one throws is thrown here. */
+  readonly middleware?: readonly RunMiddleware[];
+  /** Whether the task's record is kept, as by an enqueue with a retention. Default: whether its type has one. */
+  readonly isKept?: boolean;
   /** Another worker holds the task meanwhile: `advanceCursor` throws `LEASE_LOST`, and the settlement is refused. */
   readonly leaseLost?: boolean;
 }
@@ -46,8 +55,12 @@ export interface RunTaskOptions<Cursor = unknown> {
 interface RunFacts<Cursor> {
   /** What the last `advanceCursor` saved, as the next slice receives it; undefined when nothing was saved. */
   readonly cursor: Cursor | undefined;
+  /** What was saved with it. */
+  readonly progress: SliceProgress | undefined;
   /** The handler has called `complete`: its task is dequeued by the handler's own transaction. */
   readonly completed: boolean;
+  /** What the record would hold of `context.result`; undefined for nothing, or when no record would be written. */
+  readonly keptResult: unknown;
   /** What a processor would have recorded. */
   readonly outcome: Outcome;
   /** What it would have written, or tried to when `outcome` is `lost`. */
@@ -88,6 +101,7 @@ export async function runTask<Tasks extends TaskSet, Type extends TypeIn<Tasks>>
       timers: interruption.timers,
       marginMs: LEASE_MARGIN_MS,
       aborting: interruption.aborting,
+      middleware: options.middleware ?? [],
     },
     held,
   );
@@ -121,9 +135,12 @@ async function claimedTask(
     payloadText: encodePayload(payload, type),
     payloadRevision: revision,
     cursorText: await cursorText(registered, options.cursor),
+    progress: decodeProgress(encodeProgress(options.progress, type)),
     headers: { ...options.headers },
     attempt: checkAttempt(options.attempt ?? 1, maxAttempts),
     maxAttempts,
+    ceilingMs: undefined,
+    isKept: options.isKept ?? definition.retentionMs !== undefined,
     runAt: now,
     enqueuedAt: now,
   };
@@ -158,7 +175,9 @@ function ended({ settled, call }: OneRun): Pick<TaskRun, 'result' | 'error'> {
 class RowInMemory {
   readonly #leaseLost: boolean;
   #cursorText: string | undefined;
+  #progressText: string | undefined;
   #completed = false;
+  #completedWith: string | undefined;
   #settlement: Settlement | undefined;
 
   constructor(leaseLost: boolean) {
@@ -170,15 +189,21 @@ class RowInMemory {
     return this.#leaseLost || this.#completed || this.#cursorText !== undefined ? 'refused' : 'written';
   }
 
-  async advanceCursor(_held: HeldTask, text: string): Promise<Write> {
+  async advanceCursor(_held: HeldTask, { cursorText, progressText }: Advance): Promise<Write> {
     const write = this.#write;
-    if (write === 'written') this.#cursorText = text;
+    if (write === 'written') {
+      this.#cursorText = cursorText;
+      this.#progressText = progressText;
+    }
     return write;
   }
 
-  async complete(): Promise<Write> {
+  async complete(_held: HeldTask, _transaction: unknown, resultText: string | undefined): Promise<Write> {
     const write = this.#write;
-    if (write === 'written') this.#completed = true;
+    if (write === 'written') {
+      this.#completed = true;
+      this.#completedWith = resultText;
+    }
     return write;
   }
 
@@ -194,10 +219,18 @@ class RowInMemory {
     return checkPayload(definition.cursor, decodePayload(this.#cursorText), definition.type, 'cursor');
   }
 
-  settled({ settled }: OneRun): Pick<TaskRun, 'completed' | 'outcome' | 'settlement' | 'dead'> {
+  settled({ settled }: OneRun): Omit<RunFacts<unknown>, 'cursor'> {
     if (this.#settlement === undefined) throw new Error(`the run of ${settled.task.type} was not settled`);
     const { outcome, dead } = settled;
-    return { completed: this.#completed, outcome, settlement: this.#settlement, dead };
+    const keptText = outcome === 'success' ? this.#keptText(this.#settlement) : undefined;
+    const keptResult = keptText === undefined ? undefined : decodePayload(keptText);
+    const progress = decodeProgress(this.#progressText);
+    return { progress, completed: this.#completed, keptResult, outcome, settlement: this.#settlement, dead };
+  }
+
+  #keptText(settlement: Settlement): string | undefined {
+    if (this.#completed) return this.#completedWith;
+    return settlement.kind === 'dequeue' ? settlement.resultText : undefined;
   }
 }
 

@@ -3,7 +3,7 @@ import { type Duration, durationMs } from '../domain/duration.ts';
 import { TaskqError } from '../domain/errors.ts';
 import { checkSchemaName, quoteIdentifier } from '../domain/schema-name.ts';
 import { type ConnectionSettings, connectionConfig } from '../postgres/lanes.ts';
-import { wakeChannel } from '../statements/wake-channel.ts';
+import { CLOCK_MOVED, wakeChannel } from '../statements/wake-channel.ts';
 import { searchPathSettings } from './search-path.ts';
 
 // A database clock that a test moves, without a word about it in the product's SQL. The statements call now() and
@@ -107,7 +107,7 @@ class InstalledClock implements TestClock {
 
   // The wake goes out with the commit, so whoever looks because of it sees the new time.
   #move(aheadMs: string, value: number): Promise<Date> {
-    const moved = `update ${CLOCK_SCHEMA}.state set ahead_ms = ${aheadMs} returning pg_notify($1, ''), ahead_ms`;
+    const moved = `update ${CLOCK_SCHEMA}.state set ahead_ms = ${aheadMs} returning pg_notify($1, '${CLOCK_MOVED}'), ahead_ms`;
     const values = [wakeChannel(this.#schema), value];
     return this.#ask(`with moved as (${moved}) select ${REAL_MS} + ahead_ms as ms from moved`, values);
   }

@@ -3,8 +3,14 @@ import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { type ResourceLimits, Worker } from 'node:worker_threads';
 import { TaskqError } from '../domain/errors.ts';
-import { type HandlerContext, type HandlerResult, LEAVING } from '../domain/handler.ts';
+import {
+  type HandlerContext,
+  type HandlerResult,
+  LEAVING,
+  type SlicedHandlerContext,
+} from '../domain/handler.ts';
 import { THREAD_UNWIND_MS, TIMER_MS_MAX } from '../domain/limits.ts';
+import { decodePayload } from '../domain/payload-codec.ts';
 import { describeThrown, toError } from '../domain/thrown.ts';
 import { systemTimers, type Timer } from '../domain/time.ts';
 import {
@@ -108,12 +114,14 @@ class ThreadRun {
     { exportName = 'default', resourceLimits, execArgv }: ThreadOptions,
     payload: unknown,
   ): Worker {
+    const startedAtMs = sharedClockMs();
     const workerData: ThreadStart = {
       module: url.href,
       exportName,
       payload,
       context: fieldsOf(this.#context),
-      deadlineAtMs: sharedClockMs() + this.#context.remainingMs(),
+      startedAtMs,
+      deadlineAtMs: startedAtMs + this.#context.remainingMs(),
       aborting: this.#aborting,
     };
     try {
@@ -131,23 +139,36 @@ class ThreadRun {
 
   #receive(message: FromThread): void {
     if (message.taskq === 'advance') {
-      const advance = this.#advance(message.call, message.next);
+      const advance = this.#advance(message);
       this.#advances.add(advance);
       void advance.then(() => this.#advances.delete(advance));
+      return;
+    }
+    if (message.taskq === 'result') {
+      // Encoded and decoded once: it passes the same check again.
+      if (this.#end === undefined) this.#context.result(decodePayload(message.text));
+      return;
+    }
+    if (message.taskq === 'stopped_early') {
+      const { why, thrown } = message;
+      this.#sliced?.stoppedEarly({ ...why, error: unpackThrown(thrown, this.#context.signal.reason) });
       return;
     }
     this.#end ??= message;
     this.#terminate();
   }
 
+  get #sliced(): SlicedHandlerContext<unknown, unknown> | undefined {
+    return isSliced(this.#context) ? this.#context : undefined;
+  }
+
   /** Never rejects: the thread is told. */
-  async #advance(call: number, next: unknown): Promise<void> {
-    const { advanceCursor } = this.#context as { advanceCursor?: (next: unknown) => Promise<void> };
+  async #advance({ call, next, progress }: FromThread & { taskq: 'advance' }): Promise<void> {
     try {
-      await advanceCursor?.(next);
-      this.#say({ taskq: 'advanced', call, thrown: undefined });
+      const written = (await this.#sliced?.tryAdvanceCursor(next, progress)) ?? false;
+      this.#say({ taskq: 'advanced', call, written, thrown: undefined });
     } catch (thrown) {
-      this.#say({ taskq: 'advanced', call, thrown: packThrown(thrown) });
+      this.#say({ taskq: 'advanced', call, written: false, thrown: packThrown(thrown) });
     }
   }
 
@@ -190,9 +211,12 @@ class ThreadRun {
 
 function fieldsOf(context: HandlerContext): ThreadContextFields {
   const { id, type, queue, attempt, maxAttempts, headers, enqueuedAt } = context;
-  const sliced =
-    'advanceCursor' in context ? { cursor: 'cursor' in context ? context.cursor : undefined } : undefined;
+  const sliced = isSliced(context) ? { cursor: context.cursor, progress: context.progress } : undefined;
   return { id, type, queue, attempt, maxAttempts, headers: { ...headers }, enqueuedAt, sliced };
+}
+
+function isSliced(context: HandlerContext): context is SlicedHandlerContext<unknown, unknown> {
+  return 'tryAdvanceCursor' in context;
 }
 
 function checkModule(module: URL | string): URL {

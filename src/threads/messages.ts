@@ -1,3 +1,4 @@
+import type { SliceProgress, StoppedEarly } from '../domain/slice.ts';
 import type { ThrownMessage } from './thrown-message.ts';
 
 // What a replica and the thread of one run say to each other. Everything here is structured-cloned on its way.
@@ -9,6 +10,8 @@ export interface ThreadStart {
   readonly exportName: string;
   readonly payload: unknown;
   readonly context: ThreadContextFields;
+  /** When the run began: its slice budgets are counted from here. */
+  readonly startedAtMs: number;
   /** On `process.hrtime`, which is one clock for all threads of a process; `performance.now` is not. */
   readonly deadlineAtMs: number;
   /** Not 0 once an abort message is under way: a loop that never yields sees this, and no message. */
@@ -25,16 +28,33 @@ export interface ThreadContextFields {
   readonly headers: Readonly<Record<string, string>>;
   readonly enqueuedAt: Date;
   /** Undefined for a type without slices. */
-  readonly sliced: { readonly cursor: unknown } | undefined;
+  readonly sliced: { readonly cursor: unknown; readonly progress: SliceProgress | undefined } | undefined;
 }
 
 export type ToThread =
   | { readonly taskq: 'abort'; readonly reason: ThrownMessage }
-  /** The answer to an advance; `thrown` when it was refused. */
-  | { readonly taskq: 'advanced'; readonly call: number; readonly thrown: ThrownMessage | undefined };
+  /** The answer to an advance: whether it was written, or what it threw. */
+  | {
+      readonly taskq: 'advanced';
+      readonly call: number;
+      readonly written: boolean;
+      readonly thrown: ThrownMessage | undefined;
+    };
 
 export type FromThread =
-  | { readonly taskq: 'advance'; readonly call: number; readonly next: unknown }
+  | {
+      readonly taskq: 'advance';
+      readonly call: number;
+      readonly next: unknown;
+      readonly progress: SliceProgress | undefined;
+    }
+  | {
+      readonly taskq: 'stopped_early';
+      readonly why: Omit<StoppedEarly, 'error'>;
+      readonly thrown: ThrownMessage;
+    }
+  /** The last `context.result`, as encoded in the thread: what a clone would change was refused there. */
+  | { readonly taskq: 'result'; readonly text: string }
   | { readonly taskq: 'returned'; readonly result: unknown }
   | { readonly taskq: 'threw'; readonly thrown: ThrownMessage };
 

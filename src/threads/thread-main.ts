@@ -1,6 +1,9 @@
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import type { Duration } from '../domain/duration.ts';
 import { TaskqError } from '../domain/errors.ts';
 import type { TaskId } from '../domain/ids.ts';
+import { encodeResult } from '../domain/result.ts';
+import { cursorRefused, makeSliceBudget, type SliceProgress, type StoppedEarly } from '../domain/slice.ts';
 import { type FromThread, sharedClockMs, type ThreadStart, type ToThread } from './messages.ts';
 import { packThrown, unpackThrown } from './thrown-message.ts';
 
@@ -11,14 +14,13 @@ if (port === null) throw new Error('thread-main is started by inThread, in a thr
 const start = workerData as ThreadStart;
 
 const aborter = new AbortController();
-const advances = new Map<number, (thrown: unknown) => void>();
+const advances = new Map<number, (answer: ToThread & { taskq: 'advanced' }) => void>();
 
 function receive(message: ToThread): void {
   if (message.taskq === 'abort') aborter.abort(unpackThrown(message.reason));
   else {
-    const { call, thrown } = message;
-    advances.get(call)?.(thrown === undefined ? undefined : unpackThrown(thrown));
-    advances.delete(call);
+    advances.get(message.call)?.(message);
+    advances.delete(message.call);
   }
 }
 
@@ -58,24 +60,44 @@ function makeContext(): { readonly signal: AbortSignal; readonly [field: string]
     id: fields.id as TaskId,
     signal: watchedSignal(),
     remainingMs: () => Math.max(0, start.deadlineAtMs - sharedClockMs()),
+    result: (value: unknown) => say({ taskq: 'result', text: encodeResult(value, fields.type) }),
     complete: () =>
       Promise.reject(
         new TaskqError('OPTION_INVALID', 'complete: no transaction can enter a thread; return instead'),
       ),
   };
-  return sliced === undefined ? context : { ...context, cursor: sliced.cursor, advanceCursor };
+  if (sliced === undefined) return context;
+  const { signal, remainingMs } = context;
+  const clocks = { signal, remainingMs, ranMs: () => sharedClockMs() - start.startedAtMs };
+  return {
+    ...context,
+    ...sliced,
+    advanceCursor,
+    tryAdvanceCursor,
+    sliceBudget: (duration: Duration) => makeSliceBudget(duration, fields.type, clocks),
+    stoppedEarly: ({ error, ...why }: StoppedEarly) =>
+      say({ taskq: 'stopped_early', why, thrown: packThrown(error, signal.reason) }),
+  };
 }
 
 let calls = 0;
 
-function advanceCursor(next: unknown): Promise<void> {
+function tryAdvanceCursor(next: unknown, progress?: SliceProgress): Promise<boolean> {
   return new Promise((resolve, reject) => {
     calls += 1;
     const call = calls;
     // Throws for what cannot be cloned, which rejects.
-    say({ taskq: 'advance', call, next });
-    advances.set(call, (thrown) => (thrown === undefined ? resolve() : reject(thrown)));
+    say({ taskq: 'advance', call, next, progress });
+    advances.set(call, ({ written, thrown }) => {
+      if (thrown === undefined) resolve(written);
+      else reject(unpackThrown(thrown));
+    });
   });
+}
+
+async function advanceCursor(next: unknown, progress?: SliceProgress): Promise<void> {
+  const { id, type } = start.context;
+  if (!(await tryAdvanceCursor(next, progress))) throw cursorRefused(id, type);
 }
 
 async function loadHandler(): Promise<(payload: unknown, context: object) => unknown> {

@@ -29,6 +29,20 @@ test('the benchmark measures taskq and its floor in the same rounds and prints b
   expect(stderr).toContain('round 2/2');
 });
 
+test('the benchmark measures what a notification costs beside none, in the same rounds', async () => {
+  const { stdout } = await bench('--only', 'wake', '--json', '--rounds', '2', '--scale', '0.01');
+
+  const [notify, poll, beside] = JSON.parse(stdout).lines;
+  expect([notify.name, poll.name]).toEqual([
+    expect.stringMatching(/32 clients, wake notify$/),
+    expect.stringMatching(/32 clients, wake poll$/),
+  ]);
+  expect(beside.values).toEqual(
+    poll.taskq.map((figure: number, round: number) => figure / notify.taskq[round]),
+  );
+  for (const figure of [...poll.taskq, ...poll.floor]) expect(figure).toBeGreaterThan(0);
+});
+
 test('the benchmark refuses a section that it does not have', async () => {
   await expect(bench('--only', 'dreams')).rejects.toMatchObject({
     code: 2,

@@ -107,7 +107,8 @@ async function sampleFloor({ server }: Bench, samples: number): Promise<number[]
   });
 }
 
-async function sample(samples: number, measure: () => Promise<number>): Promise<number[]> {
+/** A value for each of so many calls, with a gap between them; the first ones are not counted. */
+export async function sample(samples: number, measure: () => Promise<number>): Promise<number[]> {
   const values: number[] = [];
   for (let index = 0; index < samples + WARM_UP_SAMPLES; index += 1) {
     await delay(GAP_MS);

@@ -6,7 +6,9 @@ import { measureLatency } from './latency.ts';
 import { measureMemory } from './memory.ts';
 import { type BenchOptions, readOptions, type Section, USAGE } from './options.ts';
 import { describeMachine, renderTable } from './report.ts';
+import { measureSlices } from './slices.ts';
 import { isMet, type Line, spread } from './stats.ts';
+import { measureWake } from './wake.ts';
 
 // Measures taskq beside the barest form of the same work, on a durable server of its own. Progress goes to
 // stderr, the result to stdout.
@@ -14,7 +16,9 @@ import { isMet, type Line, spread } from './stats.ts';
 const MEASURES: Readonly<Record<Section, (bench: Bench) => Promise<Line[]>>> = {
   drain: measureDrain,
   enqueue: measureEnqueue,
+  wake: measureWake,
   latency: measureLatency,
+  slices: measureSlices,
   idle: measureIdle,
   memory: measureMemory,
 };

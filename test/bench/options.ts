@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 
-export const SECTIONS = ['drain', 'enqueue', 'latency', 'idle', 'memory'] as const;
+export const SECTIONS = ['drain', 'enqueue', 'wake', 'latency', 'slices', 'idle', 'memory'] as const;
 export type Section = (typeof SECTIONS)[number];
 
 export interface BenchOptions {

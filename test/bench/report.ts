@@ -72,7 +72,7 @@ function cells(line: Line): string[] {
   return [`${name}, ${unit}`, figure(taskq), figure(floor), ratio(ratios), targetText(line)];
 }
 
-function describe(machine: Machine): string[] {
+export function describe(machine: Machine): string[] {
   const settings = Object.entries(machine.settings).map(([name, value]) => `${name}=${value}`);
   return [
     `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGib} GiB, ${machine.system}, load ${machine.loadBefore.toFixed(1)}`,

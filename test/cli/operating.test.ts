@@ -2,6 +2,7 @@ import type { Insertable, Kysely } from 'kysely';
 import { beforeAll } from 'vitest';
 import type { DB } from '../../generated/db.ts';
 import { build, start, taskq } from '../support/cli.ts';
+import { registerPlainTypes } from '../support/registered.ts';
 import { describe, expect, test } from '../support/test.ts';
 
 beforeAll(build);
@@ -46,7 +47,7 @@ describe('taskq stats', () => {
     const { code, stdout } = await taskq(['stats'], { env });
     expect(code).toBe(0);
     expect(stdout).toMatch(
-      /^type {3}queue {4}pending {2}running {2}due {2}scheduled {2}dead {2}oldest due\ngreet {2}default +1 +0 +1 +0 +1 {2}\S+\ngreet {2}low +0 +0 +0 +0 +1 {2}-\n$/,
+      /^type {3}queue {4}pending {2}running {2}due {2}scheduled {2}retrying {2}dead {2}completed {2}oldest due\ngreet {2}default +1 +0 +1 +0 +0 +1 +0 {2}\S+\ngreet {2}low +0 +0 +0 +0 +0 +1 +0 {2}-\n$/,
     );
     const json = await taskq(['stats', '--json'], { env });
     expect(JSON.parse(json.stdout)).toMatchObject([
@@ -67,6 +68,7 @@ describe('taskq dead', () => {
   test('list shows the newest first, page by page', async ({ database, db }) => {
     const env = { DATABASE_URL: database.url };
     expect(await taskq(['dead', 'list'], { env })).toMatchObject({ code: 0, stdout: 'no dead letters\n' });
+    await registerPlainTypes(db, ['greet']);
     const ids = await insertDead(db, [{}, {}, {}]);
     const first = await taskq(['dead', 'list', '--limit', '2'], { env });
     expect(first.stdout.split('\n')[0]).toMatch(/^id +type +queue +attempts +last attempt +last error$/);
@@ -94,6 +96,7 @@ describe('taskq dead', () => {
     db,
   }) => {
     const env = { DATABASE_URL: database.url };
+    await registerPlainTypes(db, ['greet']);
     const failure = { at: '2026-01-31T09:00:00Z', attempt: 1, outcome: 'failure', message: 'line\none' };
     const [id] = await insertDead(db, [
       { payload: '{"big": 123456789012345678901234567890}', errors: JSON.stringify([failure]) },
@@ -105,6 +108,20 @@ describe('taskq dead', () => {
     const json = await taskq(['dead', 'show', id as string, '--json'], { env });
     expect(json.stdout).toContain('123456789012345678901234567890');
     expect(JSON.parse(json.stdout)).toMatchObject({ id, lastError: 'no such customer', errors: [failure] });
+  });
+
+  test('of a type that no worker has registered nothing is shown that could be secret, and it is said why', async ({
+    database,
+    db,
+  }) => {
+    const env = { DATABASE_URL: database.url };
+    const [id] = await insertDead(db, [{}]);
+    const text = await taskq(['dead', 'show', id as string], { env });
+    expect(text.stdout).toContain('payload:      "•••"\n');
+    expect(text.stdout).toContain('last error:   no such customer\n');
+    expect(text.stderr).toContain("no worker has registered revision 1 of 'greet'");
+    const json = await taskq(['dead', 'list', '--json'], { env });
+    expect(JSON.parse(json.stdout)).toMatchObject([{ payload: '•••', secretsKnown: false }]);
   });
 
   test('a dead letter without an error says why it has none', async ({ database, db }) => {
@@ -174,18 +191,24 @@ describe('taskq prune', () => {
     const ended = await taskq(['prune'], { env });
     expect(ended).toEqual({
       code: 0,
-      stdout: 'pruned 1 dead letters whose last attempt is older than 2d\n',
+      stdout: 'pruned 1 dead letters whose last attempt is older than 2d, and 0 records of finished tasks\n',
       stderr: 'pruned 1 so far\n',
     });
     expect(await remaining(db)).toEqual([young, waiting]);
     const json = await taskq(['prune', '--retention', '1h', '--json'], { env });
-    expect(JSON.parse(json.stdout)).toEqual({ deleted: 1, retentionMs: 3_600_000 });
+    expect(JSON.parse(json.stdout)).toEqual({ deleted: 1, completed: 0, retentionMs: 3_600_000 });
     expect(await remaining(db)).toEqual([waiting]);
   });
 });
 
 test('commands on a schema without tables say what to run', async ({ database }) => {
-  for (const args of [['stats'], ['dead', 'list'], ['prune'], ['enqueue', 'greet', '{"name":"x"}']]) {
+  for (const args of [
+    ['stats'],
+    ['task', 'show', '1'],
+    ['dead', 'list'],
+    ['prune'],
+    ['enqueue', 'greet', '{"name":"x"}'],
+  ]) {
     const ended = await taskq([...args, '--schema', 'elsewhere'], { env: { DATABASE_URL: database.url } });
     expect(ended).toEqual({
       code: 1,

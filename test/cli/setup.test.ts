@@ -31,6 +31,7 @@ async function clone(options: { installed: boolean }): Promise<Clone> {
   await write('package-lock.json', JSON.stringify({ packages: { '': {}, ...LOCKED } }));
   await write('hidden.json', hidden);
   await write('src/index.ts', 'export const one: number = 1;\n');
+  await write('src/admin/dashboard/index.html', '<!doctype html>\n');
   await write('cli/main.ts', '#!/usr/bin/env node\nconsole.log("main");\n');
   const compiler = { rootDir: '.', outDir: 'dist', module: 'NodeNext', types: [], target: 'ES2023' };
   await write('tsconfig.build.json', JSON.stringify({ compilerOptions: compiler, include: ['src', 'cli'] }));
@@ -65,6 +66,8 @@ describe('the setup before npm start and npm test', () => {
     expect(first).toMatchObject({ code: 0 });
     expect(first.output).toMatch(/installing the dependencies[\s\S]*npm ci[\s\S]*building/);
     expect((await stat(path.join(place, 'dist/cli/main.js'))).mode & 0o111).toBe(0o111);
+    // The page is served as it is written.
+    expect(await readdir(path.join(place, 'dist/src/admin/dashboard'))).toEqual(['index.html']);
     expect(await setup()).toEqual({ code: 0, output: '' });
   });
 

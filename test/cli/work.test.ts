@@ -176,7 +176,7 @@ describe('taskq work', () => {
     [['nowhere.ts'], /there is no file .*nowhere\.ts/],
     [['no-handlers.ts'], /must export by default, or as `handlers`, what defineHandlers.*object with greet/],
     [['throws.ts'], /could not be loaded: Error: the module threw while it was loaded/],
-    [['handlers.ts', '--roles', 'chef'], /--roles: expected one or more of processor, prune/],
+    [['handlers.ts', '--roles', 'chef'], /--roles: expected one or more of processor, cron, prune/],
     [['handlers.ts', '--queues', 'a,,b'], /--queues: expected names of queues/],
     [['handlers.ts', '--grace', '2d'], /--grace: expected a length of time up to 1d/],
   ])('work %j is misuse', async (args, message) => {

@@ -37,9 +37,11 @@ test('the same definitions in another order give the same bytes', () => {
 
 test('the payload limit that was configured is the one of the enqueue functions', () => {
   expect(render([loaded('a', 'a')])).toContain("createEnqueuer(tasks, { schema: 'taskq' });");
-  expect(render([loaded('a', 'a')], ['a.ts'], 2_000_000)).toContain(
-    "createEnqueuer(tasks, { schema: 'taskq', maxPayloadBytes: 2000000 });",
-  );
+  const text = render([loaded('a', 'a')], ['a.ts'], 2_000_000);
+  expect(text).toContain("createEnqueuer(tasks, { schema: 'taskq', maxPayloadBytes: 2000000 });");
+  // Those with middleware have it too, unless they say otherwise.
+  expect(text).toContain("createEnqueuer(tasks, { schema: 'taskq', maxPayloadBytes: 2000000, ...options });");
+  expect(text).toContain('createCron(tasks, entries, { maxPayloadBytes: 2000000, ...options });');
 });
 
 test('the header says by what and from what, and a name in it cannot end the comment', () => {

@@ -58,6 +58,30 @@ export function keepsThePromises({ open, errorName, sqlState }: DriverOptions): 
     },
   });
 
+  test('limits of one enqueue arrive, and one with wake poll sends no notification', async ({
+    database,
+    db,
+    driver,
+  }) => {
+    const wakes = await hearWakes(database);
+    const limits = { timeout: '10s', retention: '24h', wake: 'poll' } as const;
+
+    await driver.transaction(async (tx) => {
+      await enqueue(tx, 'order_placed', { orderId: 1 }, { wake: 'poll' });
+      await enqueue(tx, 'order_placed', { orderId: 2 }, limits);
+      await enqueue(tx, 'order_placed', { orderId: 3 }, { ...limits, unique: { while: 'live' } });
+      await enqueueMany(tx, 'order_placed', [{ orderId: 4 }, { orderId: 5 }], limits);
+      await enqueueMany(tx, 'order_placed', new Set([{ orderId: 6 }, { orderId: 7 }]), limits);
+    });
+
+    const rows = await allRows(db);
+    expect(rows.map((row) => [row['ceiling_ms'], row['retention_ms']])).toEqual([
+      [null, null],
+      ...Array.from({ length: 6 }, () => [10_000, 86_400_000]),
+    ]);
+    expect(await wakes.count()).toBe(0);
+  });
+
   test('a commit brings the task, the business change and one wake', async ({ database, db, driver }) => {
     const wakes = await hearWakes(database);
     const ids: string[] = [];

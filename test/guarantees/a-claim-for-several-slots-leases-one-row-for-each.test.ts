@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import { gate, test } from '../support/replica.ts';
 import { allRows, claimRows, insertRow, insertRows, wakeReplicas } from '../support/rows.ts';
 
-test('a claim for n slots leases exactly n rows, the oldest, each under a token of its own', async ({
+test('a claim for n slots leases exactly n rows, the first of those named, each under a token of its own', async ({
   db,
 }) => {
   await sql`alter table taskq.async_tasks set (autovacuum_enabled = off)`.execute(db);
@@ -11,15 +11,16 @@ test('a claim for n slots leases exactly n rows, the oldest, each under a token 
   await sql`vacuum (analyze) taskq.async_tasks`.execute(db);
   const ids = [first, ...(await insertRows(db, 39))];
 
+  // Whose turn it is was decided before, by queue and age: the order in which they are named.
   const tasks = await claimRows(db, ids.toReversed(), { slots: 7 });
 
-  const oldest = ids.slice(0, 7);
-  expect(tasks.map((task) => task.id).toSorted(numerically)).toEqual(oldest);
+  const named = ids.slice(-7);
+  expect(tasks.map((task) => task.id).toSorted(numerically)).toEqual(named);
   expect(new Set(tasks.map((task) => task.lease.token)).size).toBe(7);
   const rows = await allRows(db);
   const leased = rows.filter((row) => row.lease_token !== null);
-  expect(leased.map((row) => String(row['id']))).toEqual(oldest);
-  expect(leased.map((row) => row.attempt_count)).toEqual(oldest.map(() => 1));
+  expect(leased.map((row) => String(row['id']))).toEqual(named);
+  expect(leased.map((row) => row.attempt_count)).toEqual(named.map(() => 1));
   for (const task of tasks) {
     expect(leased.find((row) => String(row['id']) === task.id)?.lease_token).toBe(task.lease.token);
   }

@@ -6,7 +6,9 @@ import { callerLane, type WriteLane } from '../../src/statements/lanes.ts';
 import {
   advanceCursor,
   complete,
+  completeKeeping,
   dequeue,
+  dequeueKeeping,
   extendLease,
   recordFailure,
   release,
@@ -15,6 +17,7 @@ import {
 } from '../../src/statements/settle.ts';
 import { gate, test } from '../support/replica.ts';
 import {
+  allRecords,
   claimRow,
   findRow,
   insertRow,
@@ -29,7 +32,11 @@ const failure = { attempt: 1, outcome: 'failure', message: 'written by the late 
 /** Every statement that writes about a held row. */
 const FENCED: Readonly<Record<string, (lane: WriteLane, lease: Lease) => Promise<Write>>> = {
   dequeue: async (lane, lease) => ((await dequeue(lane, [lease])).has(lease.id) ? 'written' : 'refused'),
+  dequeueKeeping: async (lane, lease) =>
+    (await dequeueKeeping(lane, [{ lease, resultText: '1' }])).has(lease.id) ? 'written' : 'refused',
   complete: (lane, lease) => complete(callerLane(lane.executor, lane.schema), lease),
+  completeKeeping: (lane, lease) =>
+    completeKeeping(callerLane(lane.executor, lane.schema), { lease, resultText: '1' }),
   recordFailure: (lane, lease) => recordFailure(lane, lease, failure, 15_000),
   retire: (lane, lease) => retire(lane, lease, failure),
   release: (lane, lease) => release(lane, lease, failure),
@@ -44,7 +51,7 @@ describe('a late holder is refused while the new owner runs, and its refused wri
   for (const [name, write] of Object.entries(FENCED)) {
     test(`by ${name}`, async ({ db }) => {
       // The new owner is on the final attempt, where a release would stamp the row.
-      const id = await insertRow(db, { type: 'sliced', attemptCount: 18 });
+      const id = await insertRow(db, { type: 'sliced', attemptCount: 18, retentionMs: 60_000 });
       const late = await claimRow(db, id);
       await lapseLease(db, id);
       const owner = await claimRow(db, id);
@@ -53,6 +60,7 @@ describe('a late holder is refused while the new owner runs, and its refused wri
 
       expect(await write(writeLaneOf(db), late.lease)).toBe('refused');
       expect(await rowOf(db, id)).toEqual(before);
+      expect(await allRecords(db)).toEqual([]);
 
       // The same statement under the owner's token is what changes it.
       expect(await write(writeLaneOf(db), owner.lease)).toBe('written');

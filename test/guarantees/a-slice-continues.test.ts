@@ -3,6 +3,7 @@ import { describe, expect } from 'vitest';
 import type { DB } from '../../generated/db.ts';
 import type { HandlersFor } from '../../src/index.ts';
 import { advanceCursor } from '../../src/statements/settle.ts';
+import { runTask } from '../../src/testing/index.ts';
 import { gate, type StartReplica, test } from '../support/replica.ts';
 import {
   claimRow,
@@ -13,7 +14,7 @@ import {
   wakeReplicas,
   writeLaneOf,
 } from '../support/rows.ts';
-import type { TestTasks } from '../support/tasks.ts';
+import { handlersFor, type TestTasks } from '../support/tasks.ts';
 
 type Sliced = HandlersFor<TestTasks>['sliced'];
 
@@ -111,6 +112,86 @@ test('a refused advance throws LEASE_LOST, writes nothing, and the run is lost',
   expect(await events.first('settled')).toMatchObject({ outcome: 'lost' });
   expect(await rowOf(db, id)).toEqual(before);
 });
+
+test('a refused tryAdvanceCursor answers false, and a continue after it is lost, whatever it says', async ({
+  db,
+  startReplica,
+}) => {
+  const [started, takenOver] = [gate(), gate()];
+  const answered = gate<boolean>();
+  const { events, id } = await runSliced(db, startReplica, async (_payload, { tryAdvanceCursor }) => {
+    started.open();
+    await takenOver.promise;
+    answered.open(await tryAdvanceCursor({ page: 1 }));
+    return 'continue' as const;
+  });
+  await started.promise;
+  await lapseLease(db, id);
+  await claimRow(db, id);
+  const before = await rowOf(db, id);
+
+  takenOver.open();
+
+  expect(await answered.promise).toBe(false);
+  expect(await events.first('settled')).toMatchObject({
+    outcome: 'lost',
+    error: expect.stringContaining('another worker holds the task'),
+  });
+  expect(await rowOf(db, id)).toEqual(before);
+});
+
+test('a written tryAdvanceCursor answers true, and the next slice begins there', async ({
+  db,
+  startReplica,
+}) => {
+  const answers: boolean[] = [];
+  const { events } = await runSliced(db, startReplica, async (_payload, { cursor, tryAdvanceCursor }) => {
+    if (cursor !== undefined) return 'done';
+    answers.push(await tryAdvanceCursor({ page: 1 }));
+    return 'continue';
+  });
+
+  await events.first('settled', ({ outcome }) => outcome === 'success');
+  expect(answers).toEqual([true]);
+});
+
+test('progress is saved with the cursor, handed to the next slice, and gone when an advance says none', async ({
+  db,
+  startReplica,
+}) => {
+  const received: unknown[] = [];
+  const rows: unknown[] = [];
+  const { events } = await runSliced(db, startReplica, async (_payload, context) => {
+    const { cursor, progress, advanceCursor, id } = context;
+    received.push(progress);
+    rows.push((await rowOf(db, id))['progress']);
+    const page = cursor?.page ?? 0;
+    if (page === 3) return 'done';
+    await advanceCursor({ page: page + 1 }, PROGRESS[page]);
+    return 'continue';
+  });
+
+  await events.first('settled', ({ outcome }) => outcome === 'success');
+  expect(received).toEqual([undefined, { done: 40 }, { done: 80, total: 120 }, undefined]);
+  expect(rows).toEqual([null, { done: 40 }, { done: 80, total: 120 }, null]);
+});
+
+const PROGRESS = [{ done: 40 }, { done: 80, total: 120 }];
+
+test.each([{ done: -1 }, { done: 0.5 }, { done: 1, total: Number.NaN }, { done: '7' as never }])(
+  'progress of %o is refused before anything is written',
+  async (progress) => {
+    expect(
+      await runTask(
+        handlersFor({
+          sliced: async (_payload, { advanceCursor }) => advanceCursor({ page: 1 }, progress),
+        }),
+        'sliced',
+        { pages: 1 },
+      ),
+    ).toMatchObject({ error: { code: 'OPTION_INVALID' }, cursor: undefined, outcome: 'failure' });
+  },
+);
 
 test('a cursor that does not fit its schema is refused before anything is written', async ({
   db,

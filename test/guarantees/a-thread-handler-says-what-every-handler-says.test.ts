@@ -59,6 +59,48 @@ test('a cursor that is refused rejects in the thread with LEASE_LOST', async ({ 
   });
 });
 
+test('a handler in a thread walks through pages, with its progress and what stopped it early', async ({
+  db,
+  startReplica,
+}) => {
+  const { events } = await startReplica({ slots: 1, registry: threadedRegistry(threadHandler('walk')) });
+  const id = await insertRow(db, { type: 'paged' });
+  await wakeReplicas(db);
+
+  await events.first('slice_stopped_early');
+  await events.first('settled', ({ outcome }) => outcome === 'success');
+  expect(events.of('settled').map(({ outcome, task }) => [outcome, task.attempt])).toEqual([
+    ['continued', 1],
+    ['continued', 1],
+    ['success', 1],
+  ]);
+  expect(events.of('slice_stopped_early')).toMatchObject([
+    {
+      task: { id, type: 'paged' },
+      on: 'page_read',
+      error: { name: 'TypeError', message: 'page 3 is away' },
+      fields: { org_id: 'acme', cursor: { page: 3 }, pages_read: 1 },
+    },
+  ]);
+});
+
+test('a handler in a thread has slice budgets, and hears whether a cursor was written', async ({
+  db,
+  startReplica,
+}) => {
+  const { events } = await startReplica({ registry: threadedRegistry(threadHandler('tryTwice')) });
+  await insertRow(db, { type: 'paged' });
+  await wakeReplicas(db);
+
+  const { error } = await events.first('settled');
+  // The ceiling is five minutes: no budget reaches up to it.
+  expect(JSON.parse(error ?? '')).toEqual({
+    answers: [true, false],
+    minutes: [1, 5, 0],
+    spent: [false, false, true],
+  });
+});
+
 test('a cursor that cannot leave its thread is an error in the handler', async ({ db, startReplica }) => {
   const { events } = await startReplica({ registry: threadedRegistry(threadHandler('advanceByFunction')) });
   await insertRow(db, { type: 'paged' });

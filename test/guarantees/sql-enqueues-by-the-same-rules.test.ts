@@ -147,6 +147,19 @@ const BAD_ARGUMENTS = {
     'on_conflict: expected skip, replace or error',
   [`'plain', '{}', unique_key => 'k', unique_while => 'window'`]:
     'unique_window: give it with unique_while window, and only then',
+  [`'plain', '{}', timeout => '999 milliseconds'`]:
+    'timeout: expected a length of time from 1 second to a century',
+  [`'plain', '{}', timeout => '-1 hour'`]: 'timeout: expected a length of time from 1 second to a century',
+  [`'plain', '{}', timeout => '1 day -25 hours'`]:
+    'timeout: expected a length of time from 1 second to a century',
+  [`'plain', '{}', timeout => '102 years'`]: 'timeout: expected a length of time from 1 second to a century',
+  [`'plain', '{}', retention => '0'`]: 'retention: expected a length of time from 1 second to a century',
+  [`'plain', '{}', retention => '-1 month'`]:
+    'retention: expected a length of time from 1 second to a century',
+  [`'plain', '{}', retention => '1300 months'`]:
+    'retention: expected a length of time from 1 second to a century',
+  [`'plain', '{}', wake => 'never'`]: 'wake: expected notify or poll',
+  [`'plain', '{}', wake => null`]: 'wake: expected notify or poll',
   [`'plain', '{}', unique_key => 'k', unique_while => 'live', unique_window => '1h'`]:
     'unique_window: give it with unique_while window, and only then',
   [`'plain', '{}', unique_key => 'k', unique_while => 'window', unique_window => '0'`]:
@@ -171,6 +184,64 @@ test('arguments that do not fit are refused with 22023 and a sentence, and nothi
   ]);
   expect(refusals).toEqual(Object.fromEntries(expected));
   expect(await allRows(db)).toEqual([]);
+});
+
+test('a length of time without an end is none, where PostgreSQL has such', async ({ database, db }) => {
+  await using client = await session(database.connection);
+  const { rows } = await client.query(`select current_setting('server_version_num')::int >= 170000 as has`);
+  for (const argument of ['timeout', 'retention']) {
+    await expect(
+      client.query(`select taskq.enqueue('plain', '{}', ${argument} => 'infinity')`),
+    ).rejects.toMatchObject(
+      rows[0].has
+        ? {
+            code: '22023',
+            message: `enqueue: ${argument}: expected a length of time from 1 second to a century`,
+          }
+        : { code: '22007' },
+    );
+  }
+  expect(await allRows(db)).toEqual([]);
+});
+
+test('a timeout and a retention are those of the client, in whole milliseconds; a month is 30 days', async ({
+  database,
+  db,
+}) => {
+  await using client = await session(database.connection);
+  await enqueue(db, 'plain', {}, { timeout: '90s', retention: '36h' });
+  for (const given of [
+    `timeout => '1 minute 30 seconds', retention => '1 day 12 hours'`,
+    `timeout => '1.0000001 seconds', retention => '1 month'`,
+    `timeout => '1.0001 seconds', retention => '1 year'`,
+    `timeout => null, retention => null`,
+  ]) {
+    await client.query(`select taskq.enqueue('plain', '{}', ${given})`);
+  }
+  const day = 86_400_000;
+  expect((await allRows(db)).map((row) => [row['ceiling_ms'], row['retention_ms']])).toEqual([
+    [90_000, 1.5 * day],
+    [90_000, 1.5 * day],
+    // PostgreSQL counts microseconds, the columns milliseconds.
+    [1_000, 30 * day],
+    [1_001, 365.25 * day],
+    [null, null],
+  ]);
+});
+
+test('a replacement from SQL sets the timeout and the retention with the payload', async ({
+  database,
+  db,
+}) => {
+  await using client = await session(database.connection);
+  const call = async (given: string) => {
+    await client.query(
+      `select taskq.enqueue('plain', '{}', unique_key => 'k', unique_while => 'live', on_conflict => 'replace', ${given})`,
+    );
+    return (await allRows(db)).map((row) => [row['ceiling_ms'], row['retention_ms']]);
+  };
+  expect(await call(`timeout => '10s', retention => '1h'`)).toEqual([[10_000, 3_600_000]]);
+  expect(await call(`timeout => '20s'`)).toEqual([[20_000, null]]);
 });
 
 const SCHEMAS = [

@@ -1,9 +1,11 @@
 import { sql } from 'kysely';
 import type { TaskId } from '../../src/domain/ids.ts';
+import { replayMany } from '../../src/maintenance/dead-letters.ts';
 import { dropDead, listDead } from '../../src/statements/dead.ts';
 import { dequeue, recordFailure } from '../../src/statements/settle.ts';
+import { test as cronTest, eventsOf, lookAgain, takenTicks } from '../support/cron.ts';
 import { gate, test } from '../support/replica.ts';
-import { allRows, claimRow, findRow, readLaneOf, writeLaneOf } from '../support/rows.ts';
+import { allRows, claimRow, findRow, makeDue, readLaneOf, writeLaneOf } from '../support/rows.ts';
 import { enqueue } from '../support/tasks.ts';
 import { expect } from '../support/test.ts';
 
@@ -63,6 +65,27 @@ for (const mode of ['live', 'waiting', { window: '30d' }] as const) {
   });
 }
 
+test('a bulk replay leaves the live task of a key alone, and the key with it', async ({ db }) => {
+  const unique = { key: 'account 7', while: 'live' } as const;
+  const dead: TaskId[] = [];
+  for (let n = 0; n < 2; n += 1) {
+    const { id } = await enqueue(db, 'plain', { n }, { unique, maxAttempts: 1 });
+    const { lease } = await claimRow(db, id);
+    await recordFailure(writeLaneOf(db), lease, FAILURE, 600_000);
+    dead.push(id);
+  }
+  const { id: live } = await enqueue(db, 'plain', { n: 2 }, { unique });
+  const { lease } = await claimRow(db, live);
+
+  const counts = { looked: 2, matched: 2, changed: 0 };
+  expect(await replayMany(writeLaneOf(db), 'test', {})).toEqual({ ...counts, replayed: 0, keyTaken: 2 });
+  expect(await enqueue(db, 'plain', {}, { unique })).toEqual({ id: live, status: 'existing' });
+
+  await dequeue(writeLaneOf(db), [lease]);
+  expect(await replayMany(writeLaneOf(db), 'test', {})).toEqual({ ...counts, replayed: 1, keyTaken: 1 });
+  expect(await enqueue(db, 'plain', {}, { unique })).toEqual({ id: dead[0], status: 'existing' });
+});
+
 test('a task whose worker died on the final attempt blocks its key until the lease lapses, and no longer', async ({
   db,
 }) => {
@@ -100,3 +123,29 @@ test('a task that is done blocks its key only within its window', async ({ db })
     expect(status).toBe(typeof mode === 'string' ? 'enqueued' : 'existing');
   }
 });
+
+cronTest(
+  "a dead letter of a cron entry, with overlap: 'skip' too, does not stop the entry",
+  async ({ db, time, startScheduler }) => {
+    const fields = { task: 'plain', schedule: '@every 1m', maxAttempts: 1 } as const;
+    const scheduler = await startScheduler([
+      { ...fields, name: 'beside', overlap: 'allow' },
+      { ...fields, name: 'alone', overlap: 'skip' },
+    ]);
+    for (const minute of ['01', '02', '03']) {
+      await time.set(`2027-01-15T12:${minute}:00Z`);
+      await lookAgain(scheduler);
+      const live = await db.selectFrom('async_tasks').select('id').where('exhausted', '=', false).execute();
+      expect(live).toHaveLength(2);
+      for (const { id } of live) {
+        await makeDue(db, id as TaskId);
+        const { lease } = await claimRow(db, id as TaskId);
+        await recordFailure(writeLaneOf(db), lease, { ...FAILURE, attempt: 1 }, 600_000);
+      }
+    }
+
+    expect(await takenTicks(db, 'alone')).toHaveLength(3);
+    expect(eventsOf('cron_skipped', scheduler)).toEqual([]);
+    expect(await listDead(readLaneOf(db), { limit: 10 })).toHaveLength(6);
+  },
+);

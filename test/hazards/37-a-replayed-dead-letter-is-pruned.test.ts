@@ -1,11 +1,12 @@
 import { sql } from 'kysely';
+import { dropMany, replayMany } from '../../src/maintenance/dead-letters.ts';
 import { pruneAll } from '../../src/maintenance/pruner.ts';
 import { countTasks } from '../../src/statements/counts.ts';
 import { replayDead } from '../../src/statements/dead.ts';
 import { pruneDead } from '../../src/statements/prune.ts';
 import { waitUntilBlocked } from '../support/locks.ts';
 import { gate, test } from '../support/replica.ts';
-import { findRow, insertRow, insertRows, readLaneOf, rowOf, writeLaneOf } from '../support/rows.ts';
+import { allRows, findRow, insertRow, insertRows, readLaneOf, rowOf, writeLaneOf } from '../support/rows.ts';
 import { expect } from '../support/test.ts';
 
 // Hazard 37: a dead letter is replayed by hand, and the prune deletes it in the middle of the retry, because its old
@@ -79,6 +80,56 @@ test('a replay that comes after the prune is refused, never answered as written 
 
   expect(await replay).toBe('refused');
   expect(await findRow(db, id)).toBeUndefined();
+});
+
+test('a bulk replay that comes before the prune wins, and none of its rows is pruned', async ({ db }) => {
+  const ids = await insertRows(db, 10_000, OLD_DEAD);
+  const write = writeLaneOf(db);
+
+  await db.transaction().execute(async (replaying) => {
+    const done = await replayMany(writeLaneOf(replaying), 'test', { type: 'plain' });
+    expect(done).toMatchObject({ matched: 10_000, replayed: 10_000, changed: 0 });
+    expect(await pruneAll({ write, retentionMs: RETENTION_MS })).toBe(0);
+  });
+
+  expect(await pruneAll({ write, retentionMs: RETENTION_MS })).toBe(0);
+  expect((await allRows(db)).filter((row) => row.attempt_count !== 0)).toEqual([]);
+  expect((await allRows(db)).length).toBe(ids.length);
+});
+
+test('a bulk replay or drop that comes after the prune counts its rows as changed, never as done', async ({
+  db,
+}) => {
+  await insertRows(db, 10_000, OLD_DEAD);
+  const recent = await insertRow(db, { ...OLD_DEAD, attemptedSecondsAgo: DAY_S });
+
+  await db.transaction().execute(async (pruning) => {
+    expect(await pruneAll({ write: writeLaneOf(pruning), retentionMs: RETENTION_MS })).toBe(10_000);
+    const dropped = await dropMany(writeLaneOf(db), 'test', { olderThan: '2d' });
+    expect(dropped).toMatchObject({ matched: 10_000, dropped: 0, changed: 10_000 });
+    const done = await replayMany(writeLaneOf(db), 'test', {});
+    expect(done).toMatchObject({ matched: 10_001, replayed: 1, changed: 10_000 });
+  });
+
+  expect((await allRows(db)).map(({ id }) => String(id))).toEqual([recent]);
+  expect(await rowOf(db, recent)).toMatchObject({ attempt_count: 0 });
+});
+
+test('of 10,000 old dead letters each is either pruned or replayed when both go on at once', async ({
+  db,
+}) => {
+  await insertRows(db, 10_000, OLD_DEAD);
+  const write = writeLaneOf(db);
+
+  const [done, pruned] = await Promise.all([
+    replayMany(write, 'test', {}, { batch: 50 }),
+    pruneAll({ write, retentionMs: RETENTION_MS }),
+  ]);
+
+  const left = await allRows(db);
+  const replayed = left.filter(({ attempt_count: attempts }) => attempts === 0);
+  expect(replayed.length, 'all that it says, and they live').toBe(done.replayed);
+  expect(left.length).toBe(10_000 - pruned);
 });
 
 test('the prune deletes exactly what the gauge counts as dead and old', async ({ db }) => {

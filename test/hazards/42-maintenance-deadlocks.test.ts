@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { TaskId } from '../../src/domain/ids.ts';
+import { dropMany, replayMany } from '../../src/maintenance/dead-letters.ts';
 import { pruneAll } from '../../src/maintenance/pruner.ts';
 import { countTasks } from '../../src/statements/counts.ts';
 import { dropDead, replayDead } from '../../src/statements/dead.ts';
@@ -15,6 +16,7 @@ const DAY_S = 86_400;
 const RETENTION_MS = 7 * DAY_S * 1_000;
 const TASKS = 1_200;
 const PAGE = 40;
+const BULK = 600;
 
 test('three replicas that prune, count, replay, drop, claim and settle at once meet no deadlock and lose nothing', async ({
   database,
@@ -24,6 +26,8 @@ test('three replicas that prune, count, replay, drop, claim and settle at once m
   await administer(inject('serverUrl'), `alter database ${database.name} set deadlock_timeout = '100ms'`);
   const old = await insertRows(db, 10_000, { attemptCount: 20, attemptedSecondsAgo: 8 * DAY_S });
   const recent = await insertRows(db, 10_000, { attemptCount: 20, attemptedSecondsAgo: DAY_S });
+  const bulk = { attemptCount: 20, attemptedSecondsAgo: DAY_S, queue: 'bulk' } as const;
+  await insertRows(db, BULK, bulk);
   const runs = new Map<string, number>();
   const plain = async (_payload: object, { id }: { id: string }) =>
     void runs.set(id, (runs.get(id) ?? 0) + 1);
@@ -59,12 +63,17 @@ test('three replicas that prune, count, replay, drop, claim and settle at once m
       );
   };
   const maintenance = Promise.all([maintain(), maintain(), maintain()]);
-  const [replayed, dropped] = await Promise.all([
+  const inBulk = { type: 'plain', queue: 'bulk' } as const;
+  const [replayed, dropped, , first, second, third] = await Promise.all([
     inPages([...recent.slice(0, 400), ...old.slice(-800)], replayDead),
     inPages([...recent.slice(200, 600), ...old.slice(-1_200, -400)], dropDead),
     enqueued(),
+    replayMany(writeLaneOf(db), 'one', inBulk, { batch: 25 }),
+    replayMany(writeLaneOf(db), 'another', inBulk, { batch: 40 }),
+    dropMany(writeLaneOf(db), 'a third', inBulk, { batch: 10 }),
   ]);
-  const expected = TASKS + replayed.length;
+  const replayedInBulk = first.replayed + second.replayed;
+  const expected = TASKS + replayed.length + replayedInBulk;
   while (replicas.flatMap(({ events }) => events.of('settled')).length < expected) {
     await Promise.race(replicas.map(({ events }) => events.next('settled')));
   }
@@ -74,7 +83,9 @@ test('three replicas that prune, count, replay, drop, claim and settle at once m
   expect([...runs.values()].filter((times) => times !== 1)).toEqual([]);
   expect(runs.size).toBe(expected);
   const left = await allRows(db);
-  expect(left.length).toBe(20_000 - replayed.length - dropped.length - pruned);
+  expect(left.length).toBe(
+    20_000 + BULK - replayed.length - replayedInBulk - dropped.length - third.dropped - pruned,
+  );
   expect(
     left.every(({ last_attempted_at: at }) => Date.parse(String(at)) > Date.now() - 2 * DAY_S * 1_000),
   ).toBe(true);

@@ -115,14 +115,23 @@ test('the first missing right of a worker role is reported with its object, the 
 }) => {
   await migrateUp(database.connection, { schema: SCHEMA });
   const worker = await roles.newRole('worker');
-  const tables = ['async_tasks', 'async_task_keys'].map((name) => `"${SCHEMA}".${name}`);
-  const rights = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
+  const written = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
+  const tables = [
+    ['async_tasks', written],
+    ['async_task_keys', written],
+    ['async_queues', ['SELECT']],
+    ['async_completed_tasks', written],
+    ['async_cron_ticks', written],
+    ['async_audit', written],
+    ['async_task_types', written],
+    ['async_replicas', written],
+  ] as const;
   const grants = [
     [`lacks USAGE on schema "${SCHEMA}"`, `GRANT USAGE ON SCHEMA "${SCHEMA}" TO "${worker.name}"`],
-    ...tables.flatMap((table) =>
+    ...tables.flatMap(([table, rights]) =>
       rights.map((right) => [
-        `lacks ${right} on table ${table}`,
-        `GRANT ${right} ON ${table} TO "${worker.name}"`,
+        `lacks ${right} on table "${SCHEMA}".${table}`,
+        `GRANT ${right} ON "${SCHEMA}".${table} TO "${worker.name}"`,
       ]),
     ),
   ] as [string, string][];

@@ -32,8 +32,8 @@ const CASES: readonly {
   },
   {
     how: 'advances its cursor, swallows the refusal and says continue',
-    // Nothing of its own is lost, and it has written nothing.
-    outcome: 'continued',
+    // The slice it did is lost, whatever it says: nothing goes on from there.
+    outcome: 'lost',
     ends: async ({ advanceCursor }) => {
       await expect(advanceCursor({ page: 99 })).rejects.toMatchObject({ code: 'LEASE_LOST' });
       return 'continue';

@@ -221,11 +221,13 @@ describe('installed from its tarball', () => {
     const [taskqs, others] = partition(packages, (id) => id.includes('/node_modules/taskq/'));
     const parts = taskqs.map((id) => id.replace(/^.*\/node_modules\/taskq\/dist\//, ''));
     expect(parts).toContain('src/enqueue.js');
-    // What takes part in an enqueue: the domain, the statements, and the function itself.
-    expect(parts.filter((part) => !/^src\/(enqueue\.js|domain\/|statements\/)/.test(part))).toEqual([]);
+    // What takes part in an enqueue: the domain, the statements, the span around it, and the function itself.
+    expect(parts.filter((part) => !/^src\/(enqueue\.js|domain\/|statements\/|tracing\/)/.test(part))).toEqual(
+      [],
+    );
     expect(parts.filter((part) => /claim|settle|discover|migrat/.test(part))).toEqual([]);
     const names = others.map((id) => /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1]);
-    expect([...new Set(names)].sort()).toEqual(['kysely', 'zod']);
+    expect([...new Set(names)].sort()).toEqual(['@opentelemetry/api', 'kysely', 'zod']);
   });
 });
 
@@ -251,13 +253,23 @@ describe('the tarball', () => {
     const files = await filesBelow(path.join(root, 'node_modules/taskq'));
     const migrations = (await readdir(path.join(REPOSITORY, 'sql'))).map((name) => `sql/${name}`);
     const text = ['CHANGELOG.md', 'LICENSE', 'README.md', 'package.json'];
-    expect(files.filter((file) => !file.startsWith('dist/')).sort()).toEqual([...text, ...migrations].sort());
+    const monitoring = (await readdir(path.join(REPOSITORY, 'docs/monitoring'))).map(
+      (name) => `docs/monitoring/${name}`,
+    );
+    expect(files.filter((file) => !file.startsWith('dist/')).sort()).toEqual(
+      [...text, ...migrations, ...monitoring].sort(),
+    );
     expect(files).toEqual(
       expect.arrayContaining(['dist/cli/main.js', 'dist/src/index.js', 'dist/src/index.d.ts']),
     );
-    const repositoryOnly = /^dist\/(\.|test\/|src\/(demo|tasks|handlers)\/|generated\/tasks\.)/;
+    const repositoryOnly =
+      /^dist\/(\.|test\/|src\/(demo|tasks|handlers|social)\/|generated\/(tasks\.|social))/;
     expect(
-      files.filter((file) => repositoryOnly.test(file) || !/\.(js|ts|map|md|sql|json)$|LICENSE$/.test(file)),
+      files.filter(
+        (file) =>
+          repositoryOnly.test(file) ||
+          !/\.(js|ts|map|md|sql|json|html|css|svg)$|LICENSE$|^docs\/monitoring\//.test(file),
+      ),
     ).toEqual([]);
   });
 

@@ -19,13 +19,16 @@ test("what runs in a caller's transaction has plain values, each in one place an
   });
 
   const { id } = await enqueue(tx, 'plain', { n: 1 }, { headers: { trace: 'a' } });
-  await enqueue(tx, 'plain', {}, { delay: '1m' });
+  await enqueue(tx, 'plain', {}, { delay: '1m', timeout: '10s', retention: '1h' });
+  await enqueue(tx, 'plain', {}, { wake: 'poll' });
+  await enqueue(tx, 'plain', {}, { wake: 'poll', retention: '1h' });
+  await enqueueMany(tx, 'plain', [{}, {}], { wake: 'poll' });
   await enqueue(tx, 'plain', {}, { runAt: '2027-01-31T09:00:00Z' });
   await enqueueMany(tx, 'plain', [{}, {}]);
   await enqueue(tx, 'plain', { n: 2 }, { unique: { while: 'live' } });
   expect(await dequeueUnleased(tx, id)).toBe(true);
 
-  expect(sent).toHaveLength(6);
+  expect(sent).toHaveLength(9);
   for (const { text, values } of sent) {
     // A library that marks parameters by ? counts on this.
     const places = [...text.matchAll(/\$(\d+)/g)].map(([, place]) => Number(place));

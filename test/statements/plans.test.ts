@@ -67,14 +67,17 @@ const DISCOVERIES = {
   'discovery in every queue': {
     statement: discoverStatement(CANDIDATES, 'every'),
     values: { queues: undefined },
+    burstQueues: 3,
   },
   'discovery in named queues': {
     statement: discoverStatement(CANDIDATES, 'named'),
     values: { queues: ['default', 'critical', 'no_such_queue'] },
+    burstQueues: 2,
   },
   'discovery from a horizon on': {
     statement: discoverStatement(CANDIDATES, 'from'),
     values: { queues: ['default', 'critical'], from: [0, 0] },
+    burstQueues: 2,
   },
 };
 
@@ -86,7 +89,7 @@ for (const [title, situation] of Object.entries(SITUATIONS)) {
 
   for (const mode of ['force_custom_plan', 'force_generic_plan', 'auto'] as const) {
     describe(`with ${title}, ${mode}`, () => {
-      for (const [name, { statement, values }] of Object.entries(DISCOVERIES)) {
+      for (const [name, { statement, values, burstQueues }] of Object.entries(DISCOVERIES)) {
         test(`${name} reads only the index of discovery, and little of it`, async () => {
           const plan = await planOf(databases[situation], mode, statement, {
             ...values,
@@ -95,7 +98,7 @@ for (const [title, situation] of Object.entries(SITUATIONS)) {
 
           if (!isOnePage) expect(new Set(plan.accesses)).toEqual(new Set(['async_tasks_discovery']));
           expect(plan.buffers).toBeLessThan(DISCOVERY_BUFFERS_MAX);
-          expect(plan.rows).toBe(isBurst ? CANDIDATES : 1);
+          expect(plan.rows).toBe(isBurst ? CANDIDATES * burstQueues : 1);
         });
       }
 
@@ -105,6 +108,7 @@ for (const [title, situation] of Object.entries(SITUATIONS)) {
           ids: await firstIds(databases[situation]),
           known: JSON.stringify(knownRevisions),
           leaseMs: JSON.stringify(LEASE_MS),
+          marginMs: 30_000,
         });
 
         if (isBig || isBurst) expect(new Set(plan.accesses)).toEqual(new Set(['async_tasks_pkey']));
@@ -184,7 +188,8 @@ function nodesOf(node: Node): Node[] {
 }
 
 function accessOf(node: Node): string[] {
-  if (typeof node['Index Name'] === 'string') return [node['Index Name']];
+  const index = node['Index Name'];
+  if (typeof index === 'string') return index.startsWith('async_tasks_') ? [index] : [];
   if (node['Node Type'] === 'Seq Scan' && node['Relation Name'] === 'async_tasks') return ['Seq Scan'];
   return [];
 }

@@ -6,6 +6,7 @@ import { TEST_SCHEMA } from './schema.ts';
 interface PlanNode {
   readonly 'Node Type': string;
   readonly 'Index Name'?: string;
+  readonly 'Relation Name'?: string;
   readonly 'Shared Hit Blocks': number;
   readonly 'Shared Read Blocks': number;
   readonly Plans?: readonly PlanNode[];
@@ -17,6 +18,8 @@ export interface Plan {
   readonly buffers: number;
   readonly nodeTypes: ReadonlySet<string>;
   readonly indexes: ReadonlySet<string>;
+  /** The tables that were read whole. */
+  readonly scanned: ReadonlySet<string>;
   readonly milliseconds: number;
 }
 
@@ -39,6 +42,9 @@ export async function explain(db: Kysely<DB>, statement: Statement<unknown>, val
     buffers: explained.Plan['Shared Hit Blocks'] + explained.Plan['Shared Read Blocks'],
     nodeTypes: new Set(nodes.map((node) => node['Node Type'])),
     indexes: new Set(nodes.flatMap((node) => node['Index Name'] ?? [])),
+    scanned: new Set(
+      nodes.flatMap((node) => (node['Node Type'] === 'Seq Scan' ? (node['Relation Name'] ?? []) : [])),
+    ),
     milliseconds: explained['Execution Time'],
   };
 }

@@ -49,7 +49,13 @@ export async function startBeats(
   const definition = definePulsed();
   const leaseMs = { pulsed: leaseMsOf(definition, MARGIN_MS) };
   const sentAt = readClocks(clock);
-  const [task] = await claim(writeLaneOf(db), { ids: [id], known: { pulsed: 1 }, leaseMs, slots: 1 });
+  const [task] = await claim(writeLaneOf(db), {
+    ids: [id],
+    known: { pulsed: 1 },
+    leaseMs,
+    marginMs: MARGIN_MS,
+    slots: 1,
+  });
   if (task === undefined) throw new Error(`task ${id} was not claimable`);
   const held = new HeldTask(task, sentAt);
   const lost: string[] = [];

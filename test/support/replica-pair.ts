@@ -24,8 +24,10 @@ export interface ReplicaPair {
   stop(): Promise<void>;
 }
 
-/** Starts both on embedded servers. Databases are created on the primary by the test. */
-export async function startReplicaPair(): Promise<ReplicaPair> {
+/** Starts both on embedded servers, with those settings too. Databases are created on the primary by the test. */
+export async function startReplicaPair(
+  settings: Readonly<Record<string, string>> = {},
+): Promise<ReplicaPair> {
   const binaryPackage = process.env['TASKQ_TEST_POSTGRES_PACKAGE'];
   const common = { durable: false, ...(binaryPackage ? { binaryPackage } : {}) };
   const place = path.join(tmpdir(), `taskq-pair-${randomBytes(4).toString('hex')}`);
@@ -38,14 +40,18 @@ export async function startReplicaPair(): Promise<ReplicaPair> {
     dataDirectory: primaryDirectory as string,
     keep: false,
     // Commits are written at once, so that `caughtUp` knows where the primary's log ends.
-    settings: { synchronous_commit: 'on' },
+    settings: { ...settings, synchronous_commit: 'on' },
   });
   const { host, port, user } = primary.connection();
   const replica = await startEmbeddedPostgres({
     ...common,
     dataDirectory: replicaDirectory as string,
     keep: false,
-    settings: { primary_conninfo: `host=${host} port=${port} user=${user}`, hot_standby_feedback: 'on' },
+    settings: {
+      ...settings,
+      primary_conninfo: `host=${host} port=${port} user=${user}`,
+      hot_standby_feedback: 'on',
+    },
   });
   return pairOf(primary, replica, place);
 }

@@ -1,6 +1,7 @@
 import { type Kysely, sql } from 'kysely';
 import type { DB } from '../../generated/db.ts';
 import type { TaskId } from '../../src/domain/ids.ts';
+import { LEASE_MARGIN_MS } from '../../src/domain/limits.ts';
 import type { ClaimedTask } from '../../src/domain/task.ts';
 import { claim } from '../../src/statements/claim.ts';
 import { type ReadLane, readLane, type WriteLane, writeLane } from '../../src/statements/lanes.ts';
@@ -28,6 +29,8 @@ export interface RowOptions {
   /** A live lease under a token that nobody knows, for this many seconds. */
   readonly leasedSeconds?: number;
   readonly attemptedSecondsAgo?: number;
+  /** A record is kept for so long. */
+  readonly retentionMs?: number;
 }
 
 /** Inserts rows without a wake. Ids ascend in the order of `run_at`: each row is a microsecond younger. */
@@ -39,13 +42,14 @@ export async function insertRows(db: Kysely<DB>, count: number, options: RowOpti
   const { rows } = await sql<{ id: string }>`
     insert into ${sql.table(`${TEST_SCHEMA}.async_tasks`)}
       (task_type, queue, payload, payload_revision, attempt_count, max_attempts, run_at,
-       lease_token, lease_expires_at, last_attempted_at)
+       lease_token, lease_expires_at, last_attempted_at, retention_ms)
     select ${type}, ${queue}, ${JSON.stringify(payload)}::jsonb, ${options.revision ?? 1}::int,
            ${options.attemptCount ?? 0}::int, ${options.maxAttempts ?? 20}::int,
            ${seconds(runAtSeconds)} + n * interval '1 microsecond',
            ${options.leasedSeconds === undefined ? sql`null::uuid` : sql`gen_random_uuid()`},
            ${seconds(options.leasedSeconds)}::timestamptz,
-           ${seconds(attempted === undefined ? undefined : -attempted)}::timestamptz
+           ${seconds(attempted === undefined ? undefined : -attempted)}::timestamptz,
+           ${options.retentionMs ?? null}::bigint
     from generate_series(1, ${count}::int) n order by n returning id::text`.execute(db);
   return rows.map((row) => row.id as TaskId);
 }
@@ -73,6 +77,23 @@ export async function allRows(db: Kysely<DB>): Promise<RowImage[]> {
   const table = sql.table(`${TEST_SCHEMA}.async_tasks`);
   const { rows } = await sql<{
     row: RowImage;
+  }>`select to_jsonb(t) as row from ${table} t order by id`.execute(db);
+  return rows.map(({ row }) => row);
+}
+
+/** A record of a finished task as JSON. */
+export type RecordImage = Readonly<Record<string, unknown>> & {
+  readonly id: number;
+  readonly result: unknown;
+  readonly completed_at: string;
+  readonly keep_until: string;
+};
+
+/** Every record of a finished task, in id order. */
+export async function allRecords(db: Kysely<DB>): Promise<RecordImage[]> {
+  const table = sql.table(`${TEST_SCHEMA}.async_completed_tasks`);
+  const { rows } = await sql<{
+    row: RecordImage;
   }>`select to_jsonb(t) as row from ${table} t order by id`.execute(db);
   return rows.map(({ row }) => row);
 }
@@ -133,7 +154,7 @@ export async function claimRows(
   } = {},
 ): Promise<ClaimedTask[]> {
   const { slots = 1, known = knownRevisions, leaseMs = LEASE_MS } = options;
-  return claim(writeLaneOf(db), { ids, known, leaseMs, slots });
+  return claim(writeLaneOf(db), { ids, known, leaseMs, marginMs: LEASE_MARGIN_MS, slots });
 }
 
 /** Claims one row, which must be claimable. */

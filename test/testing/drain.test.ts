@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { expect } from 'vitest';
 import { createTestClock, drain } from '../../src/testing/index.ts';
-import { claimRow, findRow, insertRow, rowOf } from '../support/rows.ts';
+import { allRecords, claimRow, findRow, insertRow, rowOf } from '../support/rows.ts';
 import { enqueue, enqueueMany, handlersFor } from '../support/tasks.ts';
 import { test } from '../support/test.ts';
 
@@ -35,6 +35,15 @@ test('drains until nothing is claimable, oldest first, tasks that handlers enque
     dead: false,
   });
   expect(await drain({ db, handlers })).toEqual([]);
+});
+
+test('a task that is kept leaves its record, in the transaction of the test', async ({ db }) => {
+  const handlers = handlersFor({ plain: async ({ n }, { result }) => result({ n }) });
+  await db.transaction().execute(async (tx) => {
+    await enqueue(tx, 'plain', { n: 7 }, { retention: '1d' });
+    await drain({ db: tx, handlers });
+    expect(await allRecords(tx)).toMatchObject([{ task_type: 'plain', result: { n: 7 } }]);
+  });
 });
 
 test('a task that fails is not retried before its backoff has ended', async ({ database, db }) => {

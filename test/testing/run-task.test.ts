@@ -111,6 +111,7 @@ describe('the settlement is the one that a processor would write', () => {
       error: undefined,
       cursor: undefined,
       completed: false,
+      keptResult: undefined,
       outcome: 'success',
       settlement: { kind: 'dequeue' },
       dead: false,
@@ -192,6 +193,20 @@ describe('a slice', () => {
     expect(third).toMatchObject({ result: 'done', cursor: undefined, outcome: 'success' });
   });
 
+  test('has the progress given and answers the one it saved', async () => {
+    const counting = handlersFor({
+      async sliced(_payload, { progress, advanceCursor }) {
+        await advanceCursor({ page: 1 }, { done: (progress?.done ?? 0) + 10 });
+        return 'continue' as const;
+      },
+    });
+
+    expect(await runTask(counting, 'sliced', { pages: 2 })).toMatchObject({ progress: { done: 10 } });
+    expect(
+      await runTask(counting, 'sliced', { pages: 2 }, { progress: { done: 10, total: 30 } }),
+    ).toMatchObject({ progress: { done: 20 } });
+  });
+
   test('whose lease is lost cannot save, and its run is lost', async () => {
     const run = await runTask(handlers, 'sliced', { pages: 2 }, { leaseLost: true });
 
@@ -216,6 +231,70 @@ describe('a slice', () => {
   });
 });
 
+describe('middleware', () => {
+  const handlers = handlersFor({ plain: async () => 'done' });
+
+  test('stands around the handler as in a replica', async () => {
+    const ends: unknown[] = [];
+    const run = await runTask(
+      handlers,
+      'plain',
+      {},
+      {
+        middleware: [async ({ task }, next) => ends.push(task.type, await next())],
+      },
+    );
+
+    expect(run).toMatchObject({ result: 'done', outcome: 'success' });
+    expect(ends).toEqual(['plain', { kind: 'done', outcome: 'success' }]);
+  });
+
+  test('that throws is heard of', async () => {
+    const broken = async () => Promise.reject(new Error('no metrics today'));
+    await expect(runTask(handlers, 'plain', {}, { middleware: [broken] })).rejects.toThrow(
+      'no metrics today',
+    );
+  });
+});
+
+describe('what a handler gives context.result', () => {
+  const value = { at: new Date('2026-01-31T12:00:00Z'), rows: [1, 2] };
+  const handlers = handlersFor({ plain: async (_payload, { result }) => result(value) });
+
+  test('is what the record would hold', async () => {
+    const run = await runTask(handlers, 'plain', {}, { isKept: true });
+
+    expect(run.keptResult).toEqual(value);
+    expect(run.keptResult).not.toBe(value);
+  });
+
+  test('is dropped when no record would be written', async () => {
+    expect((await runTask(handlers, 'plain', {})).keptResult).toBeUndefined();
+    const lost = await runTask(handlers, 'plain', {}, { isKept: true, leaseLost: true });
+    expect(lost).toMatchObject({ outcome: 'lost', keptResult: undefined });
+  });
+
+  test('is kept as the type says', async () => {
+    const definition = defineTask({ type: 'kept', payload: z.object({}), ceiling: '1m', retention: '1d' });
+    const registry = createRegistry(
+      { kept: { definition, revision: 1 } },
+      { kept: async (_payload, { result }) => result('by its type') },
+    );
+
+    expect((await runTask(registry, 'kept', {})).keptResult).toBe('by its type');
+    expect((await runTask(registry, 'kept', {}, { isKept: false })).keptResult).toBeUndefined();
+  });
+
+  test('is refused as in production', async () => {
+    const tooMuch = handlersFor({ plain: async (_payload, { result }) => result('x'.repeat(70_000)) });
+
+    expect(await runTask(tooMuch, 'plain', {})).toMatchObject({
+      result: 'error',
+      error: { code: 'RESULT_TOO_LARGE' },
+    });
+  });
+});
+
 describe('a handler that completes in its own transaction', () => {
   const transaction = queryExecutor(() => expect.unreachable('nothing is sent'));
 
@@ -223,6 +302,18 @@ describe('a handler that completes in its own transaction', () => {
     const handlers = handlersFor({ plain: (_payload, { complete }) => complete(transaction) });
 
     expect(await runTask(handlers, 'plain', {})).toMatchObject({ completed: true, outcome: 'success' });
+  });
+
+  test('keeps the result that it gave before', async () => {
+    const handlers = handlersFor({
+      async plain(_payload, { complete, result }) {
+        result('in time');
+        await complete(transaction);
+        result('too late');
+      },
+    });
+
+    expect((await runTask(handlers, 'plain', {}, { isKept: true })).keptResult).toBe('in time');
   });
 
   test('has failed when it throws, its transaction rolled back', async () => {

@@ -5,6 +5,7 @@ import type { DB } from '../../generated/db.ts';
 import { migrateUp } from '../../src/index.ts';
 import { extendLease } from '../../src/statements/settle.ts';
 import { createTestClock, drain, enqueuedIn } from '../../src/testing/index.ts';
+import { cronOf, test as cronTest } from '../support/cron.ts';
 import { administer, urlOf } from '../support/databases.ts';
 import { gate, test as replicaTest } from '../support/replica.ts';
 import { claimRow, rowOf, writeLaneOf } from '../support/rows.ts';
@@ -384,3 +385,21 @@ async function claimedByTheDead(db: Kysely<DB>, id: Parameters<typeof rowOf>[1])
     lease_expires_at = now() + interval '1 hour' where id = ${id}`.execute(db);
   expect(await rowOf(db, id)).toMatchObject({ lease_token: expect.any(String) });
 }
+
+cronTest(
+  'a scheduler looks at once when the clock is moved, not after its minute',
+  async ({ database, startReplica }) => {
+    const clock = await createTestClock(database.url);
+    await clock.set('2027-01-15T12:00:30Z');
+    const { events } = await startReplica({
+      database: clock.connection,
+      roles: ['processor', 'cron'],
+      cron: cronOf([{ task: 'plain', schedule: '0 13 * * *' }]),
+    });
+    await events.first('cron_looked');
+
+    await clock.set('2027-01-15T13:00:00Z');
+    expect(await events.first('cron_enqueued')).toMatchObject({ tick: '2027-01-15T13:00:00.000Z' });
+    expect(await events.first('settled')).toMatchObject({ outcome: 'success', task: { type: 'plain' } });
+  },
+);

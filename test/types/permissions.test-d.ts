@@ -14,7 +14,7 @@ declare const leaseEnd: DbInstant;
 declare const now: WallMs;
 
 const failure = { attempt: 1, outcome: 'failure', message: 'none' } as const;
-const wanted = { ids: [id], known: {}, leaseMs: {}, slots: 1 };
+const wanted = { ids: [id], known: {}, leaseMs: {}, marginMs: 30_000, slots: 1 };
 
 test('a claim runs on the write lane and on no other', () => {
   void claim(write, wanted);

@@ -6,13 +6,21 @@ import {
   enqueueExplorePurge,
   enqueueMany,
   type Handlers,
+  makeEnqueue,
   type PayloadInput,
   type PayloadOutput,
   type Tasks,
   type TaskType,
   tasks,
 } from '../../generated/tasks.ts';
-import type { Enqueued, HandlerContext, HandlerRegistry, PayloadPath } from '../../src/index.ts';
+import type {
+  Enqueued,
+  EnqueuedCounts,
+  Enqueuer,
+  HandlerContext,
+  HandlerRegistry,
+  PayloadPath,
+} from '../../src/index.ts';
 
 interface AppTables {
   stacks: { id: string };
@@ -31,6 +39,33 @@ test('an enqueue takes the type, its payload and known options, in a transaction
   void enqueueExplorePurge(tx, payload, { unique: false });
 });
 
+test('a list is answered one by one, a stream with counts, of the module and of an enqueuer with middleware', () => {
+  const own = makeEnqueue({ middleware: [async (_call, next) => next({ headers: { traceparent: '00' } })] });
+  expectTypeOf(own).toEqualTypeOf<Enqueuer<Tasks>>();
+  for (const many of [enqueueMany, own.enqueueMany]) {
+    expectTypeOf(many(tx, 'explore_purge', [payload] as const)).toEqualTypeOf<Promise<Enqueued[]>>();
+    expectTypeOf(many(tx, 'explore_purge', new Set([payload]))).toEqualTypeOf<Promise<EnqueuedCounts>>();
+    async function* stream() {
+      yield payload;
+    }
+    expectTypeOf(many(tx, 'explore_purge', stream())).toEqualTypeOf<Promise<EnqueuedCounts>>();
+  }
+  expectTypeOf(own.enqueue(tx, 'explore_purge', payload)).toEqualTypeOf<Promise<Enqueued>>();
+  // @ts-expect-error the schema is the one that was generated
+  makeEnqueue({ schema: 'other' });
+  // @ts-expect-error headers are strings
+  makeEnqueue({ middleware: [(_call, next) => next({ headers: { attempt: 1 } })] });
+});
+
+test('limits of one enqueue are durations, and a wake is one of two', () => {
+  void enqueue(tx, 'explore_purge', payload, { timeout: '10s', retention: '24h', wake: 'poll' });
+  void enqueue(tx, 'explore_purge', payload, { retention: false });
+  // @ts-expect-error a ceiling cannot be switched off
+  void enqueue(tx, 'explore_purge', payload, { timeout: false });
+  // @ts-expect-error no such wake
+  void enqueue(tx, 'explore_purge', payload, { wake: 'later' });
+});
+
 test('a wrong enqueue does not compile', () => {
   // @ts-expect-error no such task type
   void enqueue(tx, 'explore_purg', payload);
@@ -46,6 +81,8 @@ test('a wrong enqueue does not compile', () => {
   void enqueueExplorePurge(tx, payload, { delay: 'soon' });
   // @ts-expect-error a payload, not a list of them
   void enqueueMany(tx, 'explore_purge', payload);
+  // @ts-expect-error a stream of something else
+  void enqueueMany(tx, 'explore_purge', new Set([{ stackId: 1 }]));
   // @ts-expect-error no such field
   void enqueue(tx, 'explore_purge', payload, { unique: { by: ['stakId'], while: 'live' } });
   // @ts-expect-error what stands in the way is not said

@@ -9,6 +9,7 @@ import {
   type SettingName,
 } from '../../src/config.ts';
 import {
+  ADMIN_PORT_DEFAULT,
   LEASE_MARGIN_MS,
   PAYLOAD_BYTES_MAX_DEFAULT,
   POLL_INTERVAL_MS,
@@ -35,7 +36,8 @@ describe('the configuration', () => {
       schema: 'taskq',
       concurrency: SLOTS_DEFAULT,
       queues: undefined,
-      roles: ['processor', 'prune'],
+      strictQueues: false,
+      roles: ['processor', 'cron', 'prune'],
       retention: RETENTION_MS_DEFAULT,
       leaseMargin: LEASE_MARGIN_MS,
       pollInterval: POLL_INTERVAL_MS,
@@ -43,10 +45,18 @@ describe('the configuration', () => {
       poolMax: POOL_MAX_DEFAULT,
       preparedStatements: true,
       logLevel: 'info',
+      metricsPort: undefined,
+      metricsHost: '127.0.0.1',
+      adminPort: ADMIN_PORT_DEFAULT,
+      adminHost: '127.0.0.1',
+      adminToken: undefined,
+      adminReadToken: undefined,
       handlers: undefined,
+      cron: undefined,
       definitions: undefined,
       out: 'generated',
       runtime: 'taskq',
+      actor: undefined,
       maxPayloadBytes: PAYLOAD_BYTES_MAX_DEFAULT,
     });
   });
@@ -70,7 +80,9 @@ describe('the configuration', () => {
     ['databaseUrl', 'postgres://ada@/app?host=/var/run/postgresql', undefined],
     ['schema', 'Queue "1"', undefined],
     ['concurrency', '1000', 1_000],
-    ['queues', 'critical, low', ['critical', 'low']],
+    ['queues', 'critical, low', { critical: 1, low: 1 }],
+    ['queues', 'critical=6,default = 3, a=b=2', { critical: 6, default: 3, 'a=b': 2 }],
+    ['strictQueues', 'true', true],
     ['roles', 'prune', ['prune']],
     ['retention', '1.5h', 5_400_000],
     ['leaseMargin', '2s', 2_000],
@@ -78,6 +90,7 @@ describe('the configuration', () => {
     ['preparedStatements', 'on', true],
     ['logLevel', 'silent', 'silent'],
     ['definitions', 'src/{a,b}/*.ts', ['src/{a,b}/*.ts']],
+    ['actor', 'cli:Zoë Ö.', undefined],
   ])('takes %s from the text %s', async (name, text, value) => {
     expect(await resolve([name], { flags: { [name]: text } })).toEqual({ [name]: value ?? text });
   });
@@ -101,6 +114,10 @@ describe('the configuration', () => {
     ['concurrency', ['1', '2']],
     ['queues', ''],
     ['queues', []],
+    ['queues', {}],
+    ['queues', 'low=0'],
+    ['queues', 'low=1001'],
+    ['queues', { low: 1.5 }],
     ['roles', 'processor,chef'],
     ['retention', '7'],
     ['retention', '-1d'],
@@ -113,6 +130,10 @@ describe('the configuration', () => {
     ['maxPayloadBytes', '1MB'],
     ['definitions', []],
     ['handlers', null],
+    ['actor', ' '],
+    ['actor', 'a\nb'],
+    ['actor', 'x'.repeat(201)],
+    ['actor', 7],
   ])('refuses %s %j, and says what is expected instead', async (name, value) => {
     const { flag, kind } = SETTINGS[name];
     await expect(resolve([name], { flags: { [name]: value } })).rejects.toMatchObject({

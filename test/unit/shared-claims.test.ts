@@ -3,6 +3,7 @@ import type { TaskId } from '../../src/domain/ids.ts';
 import type { ClaimedTask } from '../../src/domain/task.ts';
 import type { MonotonicMs, WallMs } from '../../src/domain/time.ts';
 import type { SentAt } from '../../src/processor/deadline.ts';
+import { QueueOrder } from '../../src/processor/queue-order.ts';
 import { SharedClaims } from '../../src/processor/shared-claims.ts';
 import type { Candidate, Horizon } from '../../src/statements/discover.ts';
 
@@ -12,12 +13,21 @@ const candidate = (n: number): Candidate => ({
   id: String(n) as TaskId,
   queue: 'default',
   runAt: { dbMs: n },
+  weight: undefined,
 });
+
+const surroundings = {
+  order: new QueueOrder({ weights: new Map(), strict: false }),
+  queues: undefined,
+  observe: () => undefined,
+  stopping: new AbortController().signal,
+};
 
 function claims(dequeueUnderWay: () => Promise<void> | undefined) {
   const widths: number[] = [];
-  const shared = new SharedClaims(
-    {
+  const shared = new SharedClaims({
+    ...surroundings,
+    statements: {
       discover: async () => [candidate(1)],
       async claim(_ids, slots) {
         widths.push(slots);
@@ -26,9 +36,7 @@ function claims(dequeueUnderWay: () => Promise<void> | undefined) {
       dequeueUnderWay,
     },
     clock,
-    () => undefined,
-    new AbortController().signal,
-  );
+  });
   return { shared, widths };
 }
 
@@ -59,8 +67,9 @@ function busyQueue(depth: number) {
   let now = 0;
   let tasks = Array.from({ length: depth }, (_value, index) => candidate(index + 1));
   const looks: (number | 'whole')[] = [];
-  const shared = new SharedClaims(
-    {
+  const shared = new SharedClaims({
+    ...surroundings,
+    statements: {
       async discover(limit, from: Horizon | undefined) {
         const beginMs = from?.get('default')?.dbMs;
         looks.push(beginMs ?? 'whole');
@@ -75,10 +84,8 @@ function busyQueue(depth: number) {
       },
       dequeueUnderWay: () => undefined,
     },
-    { monotonic: () => now as MonotonicMs, wall: () => now as WallMs },
-    () => undefined,
-    new AbortController().signal,
-  );
+    clock: { monotonic: () => now as MonotonicMs, wall: () => now as WallMs },
+  });
   const claimAll = (slots: number) => Promise.all(Array.from({ length: slots }, () => shared.next()));
   return {
     looks,
@@ -119,4 +126,41 @@ test('with less work than a look takes, each look is a whole one', async () => {
   expect(looks).toEqual(['whole']);
   await claimAll(1);
   expect(looks).toEqual(['whole', 'whole']);
+});
+
+test('a look from the horizon on reaches the queues that had nothing, for what is new in them', async () => {
+  const looks: (string[] | 'whole')[] = [];
+  let critical = [{ ...candidate(0), queue: 'critical' }];
+  const backlog = Array.from({ length: 100 }, (_value, index) => candidate(index + 1));
+  const claimed = new Set<TaskId>();
+  const shared = new SharedClaims({
+    ...surroundings,
+    statements: {
+      async discover(limit, from) {
+        looks.push(
+          from === undefined ? 'whole' : [...from].map(([queue, at]) => `${queue} ${at?.dbMs}`).sort(),
+        );
+        return [...critical, ...backlog.filter(({ id }) => !claimed.has(id)).slice(0, limit)];
+      },
+      async claim(ids, slots) {
+        const taken = ids.filter((id) => !claimed.has(id)).slice(0, slots);
+        for (const id of taken) claimed.add(id);
+        critical = [];
+        const stamps = { leaseExpiresAt: { dbMs: 0 }, claimedAt: { dbMs: 0 } };
+        const sentAt = { monotonic: 0 as MonotonicMs, wall: 0 as WallMs };
+        return { tasks: taken.map((id) => ({ id, ...stamps }) as ClaimedTask), sentAt };
+      },
+      dequeueUnderWay: () => undefined,
+    },
+    clock,
+  });
+  const claimTwenty = () => Promise.all(Array.from({ length: 20 }, () => shared.next()));
+  await claimTwenty();
+  await claimTwenty();
+  await claimTwenty();
+  expect(looks.slice(0, 3)).toEqual([
+    'whole',
+    ['critical 0', 'default 1'],
+    ['critical undefined', 'default 20'],
+  ]);
 });

@@ -1,4 +1,4 @@
-import { RETRY_FIRST_MS, RETRY_MAX_MS } from '../domain/limits.ts';
+import { RETRY_FIRST_MS, RETRY_MAX_MS } from './limits.ts';
 
 /**
  * How long to wait before a statement is tried again: doubling from 100 ms to 5 s, spread by up to a half

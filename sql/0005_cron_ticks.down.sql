@@ -1,0 +1,1 @@
+DROP TABLE async_cron_ticks;

@@ -1,0 +1,1 @@
+ALTER TABLE async_tasks DROP COLUMN progress;

@@ -1,0 +1,1 @@
+DROP INDEX async_tasks_exhausted_type;
