@@ -3,10 +3,16 @@
 
 import {
   type CallerTransaction,
+  createCron,
   createEnqueuer,
   createRegistry,
+  type CronEntries,
+  type CronEntry,
   type Enqueued,
+  type EnqueuedCounts,
   type EnqueueOptions,
+  type Enqueuer,
+  type EnqueuerOptions,
   type HandlerRegistry,
   type HandlersFor,
   type PayloadInput as InputOf,
@@ -14,20 +20,38 @@ import {
   type PayloadPath,
   type RegisteredTask,
 } from '../src/index.ts';
+import { dependencyGraphRebuild } from '../src/tasks/dependency-graph-rebuild.ts';
 import { dependencyGraphReconcile } from '../src/tasks/dependency-graph-reconcile.ts';
+import { dependentTriggersResolve } from '../src/tasks/dependent-triggers-resolve.ts';
+import { exploreDiagnostics } from '../src/tasks/explore-diagnostics.ts';
 import { explorePurge } from '../src/tasks/explore-purge.ts';
+import { prefixDelete } from '../src/tasks/prefix-delete.ts';
+import { resourceIndexRebuild } from '../src/tasks/resource-index-rebuild.ts';
+import { resourceIndexReindex } from '../src/tasks/resource-index-reindex.ts';
 import { seatCapAudit } from '../src/tasks/seat-cap-audit.ts';
 
 /** Every task type with its definition and the revision of its payload schema. */
 export type Tasks = {
+  readonly dependency_graph_rebuild: RegisteredTask<typeof dependencyGraphRebuild>;
   readonly dependency_graph_reconcile: RegisteredTask<typeof dependencyGraphReconcile>;
+  readonly dependent_triggers_resolve: RegisteredTask<typeof dependentTriggersResolve>;
+  readonly explore_diagnostics: RegisteredTask<typeof exploreDiagnostics>;
   readonly explore_purge: RegisteredTask<typeof explorePurge>;
+  readonly prefix_delete: RegisteredTask<typeof prefixDelete>;
+  readonly resource_index_rebuild: RegisteredTask<typeof resourceIndexRebuild>;
+  readonly resource_index_reindex: RegisteredTask<typeof resourceIndexReindex>;
   readonly seat_cap_audit: RegisteredTask<typeof seatCapAudit>;
 };
 
 export const tasks: Tasks = {
+  dependency_graph_rebuild: { definition: dependencyGraphRebuild, revision: 1 },
   dependency_graph_reconcile: { definition: dependencyGraphReconcile, revision: 1 },
+  dependent_triggers_resolve: { definition: dependentTriggersResolve, revision: 1 },
+  explore_diagnostics: { definition: exploreDiagnostics, revision: 1 },
   explore_purge: { definition: explorePurge, revision: 1 },
+  prefix_delete: { definition: prefixDelete, revision: 1 },
+  resource_index_rebuild: { definition: resourceIndexRebuild, revision: 1 },
+  resource_index_reindex: { definition: resourceIndexReindex, revision: 1 },
   seat_cap_audit: { definition: seatCapAudit, revision: 1 },
 };
 
@@ -60,8 +84,37 @@ export function enqueueMany<Type extends TaskType>(
   type: Type,
   payloads: readonly PayloadInput<Type>[],
   options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
-): Promise<Enqueued[]> {
+): Promise<Enqueued[]>;
+/** What an iterable yields is read, inserted and let go batch by batch: an error must roll the transaction back. */
+export function enqueueMany<Type extends TaskType>(
+  tx: CallerTransaction,
+  type: Type,
+  payloads: Iterable<PayloadInput<Type>> | AsyncIterable<PayloadInput<Type>>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
+): Promise<EnqueuedCounts>;
+export function enqueueMany<Type extends TaskType>(
+  tx: CallerTransaction,
+  type: Type,
+  payloads: Iterable<PayloadInput<Type>> | AsyncIterable<PayloadInput<Type>>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<Type>>>,
+): Promise<Enqueued[] | EnqueuedCounts> {
   return enqueuer.enqueueMany(tx, type, payloads, options);
+}
+
+/**
+ * `enqueue` and `enqueueMany` with the application's own settings, such as middleware. Make them once and enqueue
+ * through them: the other functions of this module have none.
+ */
+export function makeEnqueue(options: Omit<EnqueuerOptions, 'schema'>): Enqueuer<Tasks> {
+  return createEnqueuer(tasks, { schema: 'taskq', ...options });
+}
+
+export function enqueueDependencyGraphRebuild(
+  tx: CallerTransaction,
+  payload: PayloadInput<'dependency_graph_rebuild'>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'dependency_graph_rebuild'>>>,
+): Promise<Enqueued> {
+  return enqueue(tx, 'dependency_graph_rebuild', payload, options);
 }
 
 export function enqueueDependencyGraphReconcile(
@@ -72,12 +125,52 @@ export function enqueueDependencyGraphReconcile(
   return enqueue(tx, 'dependency_graph_reconcile', payload, options);
 }
 
+export function enqueueDependentTriggersResolve(
+  tx: CallerTransaction,
+  payload: PayloadInput<'dependent_triggers_resolve'>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'dependent_triggers_resolve'>>>,
+): Promise<Enqueued> {
+  return enqueue(tx, 'dependent_triggers_resolve', payload, options);
+}
+
+export function enqueueExploreDiagnostics(
+  tx: CallerTransaction,
+  payload: PayloadInput<'explore_diagnostics'>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'explore_diagnostics'>>>,
+): Promise<Enqueued> {
+  return enqueue(tx, 'explore_diagnostics', payload, options);
+}
+
 export function enqueueExplorePurge(
   tx: CallerTransaction,
   payload: PayloadInput<'explore_purge'>,
   options?: EnqueueOptions<PayloadPath<PayloadInput<'explore_purge'>>>,
 ): Promise<Enqueued> {
   return enqueue(tx, 'explore_purge', payload, options);
+}
+
+export function enqueuePrefixDelete(
+  tx: CallerTransaction,
+  payload: PayloadInput<'prefix_delete'>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'prefix_delete'>>>,
+): Promise<Enqueued> {
+  return enqueue(tx, 'prefix_delete', payload, options);
+}
+
+export function enqueueResourceIndexRebuild(
+  tx: CallerTransaction,
+  payload: PayloadInput<'resource_index_rebuild'>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'resource_index_rebuild'>>>,
+): Promise<Enqueued> {
+  return enqueue(tx, 'resource_index_rebuild', payload, options);
+}
+
+export function enqueueResourceIndexReindex(
+  tx: CallerTransaction,
+  payload: PayloadInput<'resource_index_reindex'>,
+  options?: EnqueueOptions<PayloadPath<PayloadInput<'resource_index_reindex'>>>,
+): Promise<Enqueued> {
+  return enqueue(tx, 'resource_index_reindex', payload, options);
 }
 
 export function enqueueSeatCapAudit(
@@ -96,17 +189,60 @@ export function defineHandlers(handlers: Handlers): HandlerRegistry<Tasks> {
   return createRegistry(tasks, handlers);
 }
 
+/**
+ * Checks the cron list, for a worker: which task is enqueued when. `options` are for its enqueues, such as middleware.
+ */
+export function defineCron(
+  entries: readonly CronEntry<Tasks>[],
+  options: Omit<EnqueuerOptions, 'schema'> = {},
+): CronEntries {
+  return createCron(tasks, entries, options);
+}
+
 /** What rows of each revision hold, for the `upgrades` of the definitions. */
 declare module '../src/index.ts' {
   interface PayloadRevisions {
+    dependency_graph_rebuild: {
+      1: {
+        organisationId: string;
+      };
+    };
     dependency_graph_reconcile: {
       1: {
         generation: number;
         stackId: string;
       };
     };
+    dependent_triggers_resolve: {
+      1: {
+        generation: number;
+        stackId: string;
+      };
+    };
+    explore_diagnostics: {
+      1: {
+        generation: number;
+        organisationId: string;
+      };
+    };
     explore_purge: {
       1: {
+        stackId: string;
+      };
+    };
+    prefix_delete: {
+      1: {
+        prefix: string;
+      };
+    };
+    resource_index_rebuild: {
+      1: {
+        organisationId: string;
+      };
+    };
+    resource_index_reindex: {
+      1: {
+        generation: number;
         stackId: string;
       };
     };

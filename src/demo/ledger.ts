@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely';
 import { enqueue, enqueueMany, type PayloadInput, type TaskType } from '../../generated/tasks.ts';
+import type { Duration, Enqueued, TaskId } from '../index.ts';
 import type { DemoDatabase, DemoTables } from './schema.ts';
 
 // The demo's own bookkeeping, which a service does not need: it notes every task that a transaction enqueued in the
@@ -8,7 +9,7 @@ import type { DemoDatabase, DemoTables } from './schema.ts';
 
 /** A task that was enqueued. */
 export interface EnqueuedTask {
-  readonly id: string;
+  readonly id: TaskId;
   readonly type: TaskType;
 }
 
@@ -23,7 +24,7 @@ export class RolledBack extends Error {
   }
 }
 
-/** Enqueues in one transaction, and remembers what. */
+/** Enqueues in one transaction, and remembers which tasks are new. */
 export class NotedEnqueues {
   readonly tasks: EnqueuedTask[] = [];
   readonly #tx: Transaction<DemoTables>;
@@ -32,17 +33,26 @@ export class NotedEnqueues {
     this.#tx = tx;
   }
 
-  async enqueue<Type extends TaskType>(type: Type, payload: PayloadInput<Type>): Promise<void> {
-    const { id } = await enqueue(this.#tx, type, payload);
-    this.tasks.push({ id, type });
+  async enqueue<Type extends TaskType>(
+    type: Type,
+    payload: PayloadInput<Type>,
+    options: { readonly delay?: Duration } = {},
+  ): Promise<void> {
+    this.#note(type, [await enqueue(this.#tx, type, payload, options)]);
   }
 
+  /** Answers how many are new: of a unique type the others are there already. */
   async enqueueMany<Type extends TaskType>(
     type: Type,
     payloads: readonly PayloadInput<Type>[],
-  ): Promise<void> {
-    const enqueued = await enqueueMany(this.#tx, type, payloads);
-    this.tasks.push(...enqueued.map(({ id }) => ({ id, type })));
+  ): Promise<number> {
+    return this.#note(type, await enqueueMany(this.#tx, type, payloads));
+  }
+
+  #note(type: TaskType, enqueued: readonly Enqueued[]): number {
+    const fresh = enqueued.filter(({ status }) => status === 'enqueued');
+    this.tasks.push(...fresh.map(({ id }) => ({ id, type })));
+    return fresh.length;
   }
 }
 

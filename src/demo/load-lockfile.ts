@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import { analysisKey, writeAnalysis } from '../handlers/index.ts';
 import { type NotedEnqueues, notedTransaction } from './ledger.ts';
-import type { DemoDatabase } from './schema.ts';
+import { analysisOf } from './run-stack.ts';
+import type { Stores } from './stores.ts';
 
 /** A package of the lock file, as the stack it becomes. */
 export interface LockedPackage {
@@ -20,13 +22,16 @@ export interface LoadedOrganisation {
   readonly stacks: number;
   /** Dependencies declared by the stacks' deployments: what the graph will hold once it is reconciled. */
   readonly declaredEdges: number;
-  readonly exploreRows: number;
+  /** Found by the stacks' first runs: what the index will hold once it is made. */
+  readonly resources: number;
 }
 
 /** Below the number of packages, so that the audits have something to say. */
 const SEAT_CAP = 400;
 /** A statement takes 65,535 parameters; a big lock file has more. */
 const ROWS_PER_INSERT = 5_000;
+/** Objects written at once. */
+const WRITES_AT_ONCE = 8;
 
 const names = z.record(z.string(), z.string()).optional();
 const lockedPackage = z.object({
@@ -61,7 +66,7 @@ export function parseLockfile(text: string): { name: string; packages: LockedPac
     packages: [...places].map(([place, entry]) => ({
       name: stackName(name, place),
       dependsOn: [...dependenciesOf(places, place, entry)].map((found) => stackName(name, found)),
-      facts: factsOf(entry),
+      facts: factsOf(entry, packageName(name, place)),
     })),
   };
 }
@@ -98,9 +103,16 @@ function stackName(organisation: string, place: string): string {
   return place.replace(/^node_modules\//, '').replaceAll('/node_modules/', ' > ');
 }
 
-function factsOf(entry: Entry): [string, string][] {
+/** `string-width > ansi-regex` is the package ansi-regex, as others of that name are. */
+function packageName(organisation: string, place: string): string {
+  return place === ''
+    ? organisation
+    : place.slice(place.lastIndexOf('node_modules/') + 'node_modules/'.length);
+}
+
+function factsOf(entry: Entry, name: string): [string, string][] {
   const { version, license, integrity, engines, bin } = entry;
-  const single = { version, license, integrity };
+  const single = { package: name, version, license, integrity };
   const facts = Object.entries(single).filter((fact): fact is [string, string] => fact[1] !== undefined);
   const groups = {
     engines: Array.isArray(engines) ? {} : engines,
@@ -114,40 +126,83 @@ function factsOf(entry: Entry): [string, string][] {
   return facts;
 }
 
+/** A package as the stack that is inserted, with its first run. */
+interface NewStack {
+  readonly id: string;
+  readonly name: string;
+  readonly storageKey: string;
+  readonly runId: string;
+  readonly dependsOn: readonly string[];
+  readonly facts: LockedPackage['facts'];
+}
+
 /**
- * Loads a lock file as an organisation: its packages are stacks, their dependencies what the stacks' first
- * deployments declare. One transaction, which enqueues what builds the graph from that and counts the seats.
+ * Loads a lock file as an organisation: its packages are stacks, their dependencies what the stacks' first runs have
+ * found. The objects come first; then one transaction makes stacks of them, and enqueues what builds the graph and
+ * the index from them and counts the seats.
  */
-export async function loadLockfile(db: DemoDatabase, text: string): Promise<LoadedOrganisation> {
+export async function loadLockfile(
+  { db, objects }: Omit<Stores, 'explore'>,
+  text: string,
+  signal: AbortSignal,
+): Promise<LoadedOrganisation> {
   const { name, packages } = parseLockfile(text);
-  const id = randomUUID();
-  const ids = new Map(packages.map((each) => [each.name, randomUUID() as string]));
-  const idOf = (stack: string) => ids.get(stack) as string;
-  const stacks = packages.map((each) => ({
-    id: idOf(each.name),
-    organisation_id: id,
-    name: each.name,
-    generation: 1,
-  }));
-  const deployments = packages.map((each) => ({
-    stack_id: idOf(each.name),
-    generation: 1,
-    change: 'deploy' as const,
-    name: each.name,
-    depends_on: each.dependsOn.map(idOf),
-  }));
-  const exploreRows = packages.flatMap((each) =>
-    each.facts.map(([path, value]) => ({ stack_id: idOf(each.name), path, value })),
-  );
+  const id: string = randomUUID();
+  const stacks = newStacks(packages);
+  await eachOf(stacks, WRITES_AT_ONCE, ({ storageKey, runId, dependsOn, facts }) => {
+    const resources = facts.map(([path, value]) => ({ path, value }));
+    const analysis = analysisOf(runId, { dependsOn: [...dependsOn], resources });
+    return writeAnalysis(objects, analysisKey(storageKey, runId), analysis, signal);
+  });
   await notedTransaction(db, async (tx, tasks) => {
     await tx.insertInto('organisations').values({ id, name, seat_cap: SEAT_CAP }).execute();
-    for (const rows of chunks(stacks)) await tx.insertInto('stacks').values(rows).execute();
-    for (const rows of chunks(deployments)) await tx.insertInto('deployments').values(rows).execute();
-    for (const rows of chunks(exploreRows)) await tx.insertInto('explore_rows').values(rows).execute();
-    await enqueueFirstTasks(tasks, id, [...ids.values()]);
+    for (const some of chunks(stacks)) {
+      const rows = some.map((stack) => stackRow(id, stack));
+      await tx.insertInto('stacks').values(rows).execute();
+      await tx.insertInto('deployments').values(some.map(deploymentRow)).execute();
+    }
+    await enqueueFirstTasks(
+      tasks,
+      id,
+      stacks.map((stack) => stack.id),
+    );
   });
-  const declaredEdges = deployments.reduce((sum, { depends_on }) => sum + depends_on.length, 0);
-  return { id, name, stacks: stacks.length, declaredEdges, exploreRows: exploreRows.length };
+  return {
+    id,
+    name,
+    stacks: stacks.length,
+    declaredEdges: stacks.reduce((sum, { dependsOn }) => sum + dependsOn.length, 0),
+    // One more than the lock file says: the run itself.
+    resources: stacks.reduce((sum, { facts }) => sum + facts.length + 1, 0),
+  };
+}
+
+function newStacks(packages: readonly LockedPackage[]): NewStack[] {
+  const ids = new Map(packages.map(({ name }) => [name, randomUUID() as string]));
+  const idOf = (stack: string) => ids.get(stack) as string;
+  return packages.map(({ name, dependsOn, facts }) => ({
+    id: idOf(name),
+    name,
+    storageKey: randomUUID(),
+    runId: randomUUID(),
+    dependsOn: dependsOn.map(idOf),
+    facts,
+  }));
+}
+
+function stackRow(organisationId: string, { id, name, storageKey }: NewStack) {
+  return { id, organisation_id: organisationId, name, storage_key: storageKey, generation: 1 };
+}
+
+function deploymentRow({ id, name, storageKey, runId, dependsOn }: NewStack) {
+  return {
+    stack_id: id,
+    generation: 1,
+    change: 'deploy' as const,
+    name,
+    depends_on: [...dependsOn],
+    analysis_key: analysisKey(storageKey, runId),
+  };
 }
 
 async function enqueueFirstTasks(
@@ -157,9 +212,23 @@ async function enqueueFirstTasks(
 ): Promise<void> {
   const publications = stackIds.map((stackId) => ({ stackId, generation: 1 }));
   await tasks.enqueueMany('dependency_graph_reconcile', publications);
+  await tasks.enqueue('resource_index_rebuild', { organisationId });
   await tasks.enqueue('seat_cap_audit', { organisationId });
 }
 
 function* chunks<Row>(rows: readonly Row[]): Generator<Row[]> {
   for (let at = 0; at < rows.length; at += ROWS_PER_INSERT) yield rows.slice(at, at + ROWS_PER_INSERT);
+}
+
+/** Calls `work` for each item, for a number of them at once. */
+async function eachOf<Item>(
+  items: readonly Item[],
+  atOnce: number,
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
+  const rest = items.values();
+  const inTurn = async () => {
+    for (const item of rest) await work(item);
+  };
+  await Promise.all(Array.from({ length: atOnce }, inTurn));
 }

@@ -1,21 +1,36 @@
+import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
+import { createAdmin } from '../admin/index.ts';
+import { runSocialDemo } from '../social/demo/main.ts';
 import { Closing } from './closing.ts';
 import { runDemo } from './demo.ts';
-import { type Platform, startPlatform } from './platform.ts';
+import { type GivenStores, type Platform, startPlatform } from './platform.ts';
 import { type DemoReport, renderReport } from './report.ts';
+import { withoutSdkNotice } from './sdk-notice.ts';
 import { Story } from './story.ts';
 
 const USAGE = `npm start -- [--once] [--json]
+npm start -- social
 
+  social  the other reference application, which tells its story and ends: 0 when all of it came true, 1 when not
   --once  exit when the report is printed: 0 when the invariant holds, 1 when not
-  --json  print the report as JSON on stdout, the story on stderr`;
+  --json  print the report as JSON on stdout, the story on stderr
+
+The Explore database and the object store are started too, unless there are some. Both must be empty.
+
+  --explore-url URL             a PostgreSQL database
+  --object-store-endpoint URL   an object store that speaks the protocol of S3; credentials as the AWS SDK finds them
+  --object-store-bucket NAME    its bucket; without an endpoint, one of AWS
+  --object-store-region NAME    default us-east-1`;
 
 /** By convention 128 + SIGINT. */
 const EXIT_INTERRUPTED = 130;
 
 interface Options {
+  readonly story: 'delivery' | 'social';
   readonly once: boolean;
   readonly json: boolean;
+  readonly stores: GivenStores;
 }
 
 /** Runs the demo, and closes all that it started, however it ends. Answers the exit code. */
@@ -24,27 +39,31 @@ async function main(options: Options): Promise<number> {
   const closing = new Closing((error) => story.say(`not closed properly: ${String(error)}`));
   const interruption = interruptedBySignal();
   try {
-    const telling = tell(story, closing, interruption.signal);
+    const telling = tell(options.stores, story, closing, interruption.signal);
     // Interrupted, what is half done fails as its database goes away; nobody is interested in how.
     telling.catch(() => {});
     const told = await Promise.race([telling, interruption.happened]);
     if (told === 'interrupted') return EXIT_INTERRUPTED;
     if (options.json) process.stdout.write(`${JSON.stringify(told.report, undefined, 2)}\n`);
     if (!options.once) {
-      await stayUp(told.platform, told.report, story);
+      await stayUp(told.platform, told.report, story, closing);
       await interruption.happened;
     }
     return told.report.ok ? 0 : 1;
   } finally {
     interruption.abort();
-    if (!options.once) story.say('stopping workers, service and PostgreSQL');
+    if (!options.once) story.say('stopping workers, service and stores');
     await closing.closeAll();
   }
 }
 
-async function tell(story: Story, closing: Closing, signal: AbortSignal) {
-  story.chapter('A platform on PostgreSQL, with taskq for the work that follows from its changes');
-  const platform = await startPlatform(story, closing);
+function tellSocial(): Promise<number> {
+  return runSocialDemo({ out: process.stdout, signal: interruptedBySignal().signal });
+}
+
+async function tell(given: GivenStores, story: Story, closing: Closing, signal: AbortSignal) {
+  story.chapter('A delivery platform, with taskq for the work that follows from its changes');
+  const platform = await startPlatform(given, story, closing, signal);
   const report = await runDemo(platform, story, signal);
   story.chapter('The result');
   story.print(renderReport(report));
@@ -52,9 +71,9 @@ async function tell(story: Story, closing: Closing, signal: AbortSignal) {
 }
 
 /** Says what to look at, and goes on telling what the workers do. */
-async function stayUp(platform: Platform, report: DemoReport, story: Story): Promise<void> {
-  const { postgres, service, events, workers, db } = platform;
-  const live = await db
+async function stayUp(platform: Platform, report: DemoReport, story: Story, closing: Closing): Promise<void> {
+  const { postgres, service, events, workers, stores } = platform;
+  const live = await stores.db
     .selectFrom('stacks')
     .select(['id', 'name'])
     .where('deleted_at', 'is', null)
@@ -63,11 +82,15 @@ async function stayUp(platform: Platform, report: DemoReport, story: Story): Pro
     .execute();
   const [stack, other] = [live[0]?.id ?? 'ID', live[1]?.name ?? 'NAME'];
   const alive = workers.filter(({ name }) => name !== report.takeover.killedWorker);
+  const dashboard = await openDashboard(platform, closing);
   story.chapter('All of it stays up until Ctrl-C');
-  story.print(`  all stacks       curl ${service.url}/stacks
+  story.print(`  the dashboard    ${dashboard}
+                   (logs in once, within a quarter of an hour)
+  all stacks       curl ${service.url}/stacks
   deploy one       curl -X POST ${service.url}/stacks/${stack}/deploy
   be refused       curl -X POST ${service.url}/stacks/${stack}/rename -d '${JSON.stringify({ name: other })}'
   delete it        curl -X DELETE '${service.url}/stacks/${stack}?force=true'
+  sweep the fleet  curl -X POST ${service.url}/sweep
   the queue        node dist/cli/main.js stats --database-url '${postgres.url()}'
   the rows         psql '${postgres.url()}' -c 'TABLE taskq.async_tasks'
   the ledger       psql '${postgres.url()}' -c 'SELECT task_type, committed, count(*) FROM ledger GROUP BY 1, 2'
@@ -79,6 +102,15 @@ async function stayUp(platform: Platform, report: DemoReport, story: Story): Pro
       story.say(`worker ${event.worker} claimed ${task}, attempt ${event.attempt}`);
     else story.say(`worker ${event.worker} settled ${task}: ${event.outcome}`);
   });
+}
+
+/** Serves the dashboard on a free port of this machine; answers an address that logs in once. */
+async function openDashboard({ postgres }: Platform, closing: Closing): Promise<string> {
+  // Nobody is told the token: the address is the only way in.
+  const admin = await createAdmin({ database: postgres.connection(), token: randomUUID() });
+  closing.defer(() => admin.close());
+  const { url } = await admin.listen({ port: 0 });
+  return new URL(admin.loginPath(), url).href;
 }
 
 function interruptedBySignal() {
@@ -98,14 +130,27 @@ function interruptedBySignal() {
 
 function readOptions(): Options | undefined {
   try {
-    const { values } = parseArgs({
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
       options: {
         once: { type: 'boolean', default: false },
         json: { type: 'boolean', default: false },
+        'explore-url': { type: 'string' },
+        'object-store-endpoint': { type: 'string' },
+        'object-store-bucket': { type: 'string' },
+        'object-store-region': { type: 'string', default: 'us-east-1' },
         help: { type: 'boolean', short: 'h', default: false },
       },
     });
-    if (!values.help) return values;
+    if (!values.help) {
+      const { once, json, 'explore-url': explore } = values;
+      return {
+        story: storyOf(positionals),
+        once,
+        json,
+        stores: { explore, objects: givenObjectStore(values) },
+      };
+    }
     process.stdout.write(`${USAGE}\n`);
     process.exitCode = 0;
   } catch (error) {
@@ -115,10 +160,32 @@ function readOptions(): Options | undefined {
   return undefined;
 }
 
+/** @throws Error for a story that there is not */
+function storyOf(positionals: readonly string[]): Options['story'] {
+  const [story = 'delivery', ...others] = positionals;
+  if (others.length === 0 && (story === 'delivery' || story === 'social')) return story;
+  throw new Error(
+    `there is no story '${positionals.join(' ')}'; there is social, and the delivery platform without a name`,
+  );
+}
+
+/** @throws Error for an endpoint without a bucket */
+function givenObjectStore(values: {
+  'object-store-endpoint'?: string | undefined;
+  'object-store-bucket'?: string | undefined;
+  'object-store-region': string;
+}): GivenStores['objects'] {
+  const { 'object-store-endpoint': endpoint, 'object-store-bucket': bucket } = values;
+  if (bucket !== undefined) return { bucket, endpoint, region: values['object-store-region'] };
+  if (endpoint === undefined) return undefined;
+  throw new Error('--object-store-endpoint needs --object-store-bucket');
+}
+
+withoutSdkNotice();
 const options = readOptions();
 if (options !== undefined) {
   try {
-    process.exitCode = await main(options);
+    process.exitCode = options.story === 'social' ? await tellSocial() : await main(options);
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
     process.exitCode = 1;

@@ -2,7 +2,11 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { z } from 'zod';
+import { stackPrefix } from '../handlers/index.ts';
+import { PREFIX_DELETE_DELAY } from '../tasks/prefix-delete.ts';
+import { deleteAtOnce, purgeAtOnce } from './inline-clean-up.ts';
 import { type EnqueuedTask, notedTransaction, RolledBack } from './ledger.ts';
+import { runStack } from './run-stack.ts';
 import type { DemoDatabase } from './schema.ts';
 import {
   type ChangedStack,
@@ -12,6 +16,8 @@ import {
   renameStack,
   type StackChange,
 } from './stack-changes.ts';
+import type { ServiceStores } from './stores.ts';
+import { sweepFleet } from './sweep.ts';
 
 // The HTTP service of the platform. A request that changes a stack is one transaction: the change and the tasks that
 // follow from it commit together or not at all. Nothing here waits for a task.
@@ -40,39 +46,56 @@ const deployBody = z.strictObject({ dependsOn: z.array(z.uuid()).optional() });
 const renameBody = z.strictObject({ name: z.string().trim().min(1).max(200) });
 
 /** Starts the service on a free port of this machine only. */
-export async function startService(db: DemoDatabase): Promise<Service> {
-  const server = createServer((request, response) => void respond(db, request, response));
+export async function startService(stores: ServiceStores): Promise<Service> {
+  const server = createServer((request, response) => void respond(stores, request, response));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   return { url: `http://127.0.0.1:${port}`, close: () => close(server) };
 }
 
-async function respond(db: DemoDatabase, request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const { status, body } = await answerTo(db, request).catch(asAnswer);
+async function respond(
+  stores: ServiceStores,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const gone = new AbortController();
+  response.once('close', () => gone.abort(new Error('the caller is gone')));
+  const { status, body } = await answerTo(stores, request, gone.signal).catch(asAnswer);
   response.writeHead(status, { 'content-type': 'application/json' });
   response.end(`${JSON.stringify(body, undefined, 2)}\n`);
 }
 
-async function answerTo(db: DemoDatabase, request: IncomingMessage): Promise<Answer> {
+async function answerTo(
+  stores: ServiceStores,
+  request: IncomingMessage,
+  signal: AbortSignal,
+): Promise<Answer> {
   const url = new URL(request.url ?? '/', 'http://service');
   const [collection, id, action] = url.pathname.split('/').slice(1);
-  if (collection !== 'stacks') return notFound;
   const { method } = request;
-  if (id === undefined && method === 'GET') return { status: 200, body: { stacks: await listStacks(db) } };
+  if (collection === 'sweep' && method === 'POST') return { status: 200, body: await sweepFleet(stores.db) };
+  if (collection !== 'stacks') return notFound;
+  if (id === undefined && method === 'GET') {
+    return { status: 200, body: { stacks: await listStacks(stores.db) } };
+  }
   if (!stackId.safeParse(id).success) return notFound;
   const route = `${method} ${action ?? ''}`;
   if (route === 'POST deploy') {
     const { dependsOn } = deployBody.parse(await readJson(request));
-    return change(db, id as string, (stack) => deployStack(stack, dependsOn));
+    return deploy(stores, id as string, dependsOn, signal);
   }
   if (route === 'POST rename') {
     const { name } = renameBody.parse(await readJson(request));
-    return change(db, id as string, (stack) => renameStack(stack, name));
+    return change(stores, id as string, (stack) => renameStack(stack, name));
   }
   if (route === 'DELETE ') {
     const force = url.searchParams.get('force') === 'true';
-    return change(db, id as string, (stack) => deleteStack(stack, force));
+    const answer = await change(stores, id as string, (stack) => deleteStack(stack, force));
+    const purge = answer.body.tasks.find(({ type }) => type === 'explore_purge');
+    const isInline = url.searchParams.get('purge') === 'inline';
+    if (isInline && purge !== undefined) await purgeAtOnce(stores, id as string, purge);
+    return answer;
   }
   return notFound;
 }
@@ -85,26 +108,50 @@ const notFound: Answer = {
       'GET /stacks',
       'POST /stacks/:id/deploy {"dependsOn"?: [ids]}',
       'POST /stacks/:id/rename {"name"}',
-      'DELETE /stacks/:id?force=true',
+      'DELETE /stacks/:id?force=true&purge=inline',
+      'POST /sweep',
     ],
   },
 };
 
+/** A deployment that a rule refuses leaves nothing: what its run has written below a prefix of its own goes at once. */
+async function deploy(
+  stores: ServiceStores,
+  id: string,
+  dependsOn: readonly string[] | undefined,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const run = await runStack(stores, id, dependsOn, signal);
+  try {
+    return await change(stores, id, (stack) => deployStack(stack, run), run.tasks);
+  } catch (error) {
+    const [cleanUp] = run.tasks;
+    if (error instanceof RolledBack && cleanUp !== undefined) {
+      await deleteAtOnce(stores, stackPrefix(run.storageKey), cleanUp);
+    }
+    throw error;
+  }
+}
+
+/** @param before what was enqueued in transactions of their own, before this one */
 async function change(
-  db: DemoDatabase,
+  { db, prefixDeleteDelay = PREFIX_DELETE_DELAY }: ServiceStores,
   id: string,
   apply: (stack: StackChange) => Promise<ChangedStack>,
-): Promise<Answer> {
+  before: readonly EnqueuedTask[] = [],
+): Promise<{ status: 200; body: ChangeAnswer }> {
   const { result, tasks } = await notedTransaction(db, (tx, noted) =>
-    apply({ tx, tasks: noted, stackId: id }),
+    apply({ tx, tasks: noted, stackId: id, prefixDeleteDelay }),
   );
-  return { status: 200, body: { committed: true, stack: result, tasks } satisfies ChangeAnswer };
+  const body: ChangeAnswer = { committed: true, stack: result, tasks: [...before, ...tasks] };
+  return { status: 200, body };
 }
 
 function asAnswer(error: unknown): Answer {
   if (error instanceof z.ZodError || error instanceof SyntaxError) {
     return { status: 400, body: { reason: error.message } };
   }
+  if (error instanceof Refused) return asAnswer(new RolledBack([], error));
   if (!(error instanceof RolledBack)) return { status: 500, body: { reason: String(error) } };
   const { tasks, cause } = error;
   const status = cause instanceof Refused ? cause.status : 500;

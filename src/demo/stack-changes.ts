@@ -1,5 +1,8 @@
 import { sql, type Transaction } from 'kysely';
+import { stackPrefix } from '../handlers/index.ts';
+import type { Duration } from '../index.ts';
 import type { NotedEnqueues } from './ledger.ts';
+import type { FinishedRun } from './run-stack.ts';
 import type { DemoTables } from './schema.ts';
 
 // What the service does to a stack, each in the caller's transaction. The tasks are enqueued first and the rules
@@ -29,23 +32,23 @@ export interface StackChange {
   readonly tx: Transaction<DemoTables>;
   readonly tasks: NotedEnqueues;
   readonly stackId: string;
+  readonly prefixDeleteDelay: Duration;
 }
 
-/** Deploys a stack, with new dependencies or with those it has. A deleted stack is live again after it. */
-export async function deployStack(
-  change: StackChange,
-  dependsOn: readonly string[] | undefined,
-): Promise<ChangedStack> {
+/** Makes a deployment of a finished run. A deleted stack is live again after it. */
+export async function deployStack(change: StackChange, run: FinishedRun): Promise<ChangedStack> {
   const { tx, tasks } = change;
   const stack = await lockStack(change);
-  const next = { ...stack, generation: stack.generation + 1, live: true };
-  await tasks.enqueue('dependency_graph_reconcile', { stackId: stack.id, generation: next.generation });
+  const next = { ...stack, generation: stack.generation + 1, live: true, storageKey: run.storageKey };
+  const snapshot = { stackId: stack.id, generation: next.generation };
+  await tasks.enqueue('dependency_graph_reconcile', snapshot);
+  await tasks.enqueue('resource_index_reindex', snapshot);
+  await tasks.enqueue('dependent_triggers_resolve', snapshot);
   if (!stack.live) await tasks.enqueue('seat_cap_audit', { organisationId: stack.organisationId });
 
-  const declared = dependsOn ?? (await dependenciesOf(tx, stack));
-  await writeStack(tx, next, 'deploy', declared);
-  await indexForExplore(tx, next);
-  await refuseUnusableDependencies(tx, stack, declared);
+  refuseForeignPrefix(stack, run);
+  await writeStack(tx, next, { change: 'deploy', dependsOn: run.dependsOn, analysisKey: run.analysisKey });
+  await refuseUnusableDependencies(tx, stack, run.dependsOn);
   return answer(next);
 }
 
@@ -57,8 +60,7 @@ export async function renameStack(change: StackChange, name: string): Promise<Ch
   await tasks.enqueue('dependency_graph_reconcile', { stackId: stack.id, generation: next.generation });
 
   refuseDeleted(stack);
-  await writeStack(tx, next, 'rename', await dependenciesOf(tx, stack));
-  await indexForExplore(tx, next);
+  await writeStack(tx, next, { change: 'rename', ...(await currentDeployment(tx, stack)) });
   return answer(next);
 }
 
@@ -67,76 +69,80 @@ export async function deleteStack(change: StackChange, force: boolean): Promise<
   const { tx, tasks } = change;
   const stack = await lockStack(change);
   const next = { ...stack, generation: stack.generation + 1, live: false };
+  const prefix = stackPrefix(stack.storageKey);
   await tasks.enqueue('explore_purge', { stackId: stack.id });
+  await tasks.enqueue('prefix_delete', { prefix }, { delay: change.prefixDeleteDelay });
   await tasks.enqueue('seat_cap_audit', { organisationId: stack.organisationId });
   await tasks.enqueue('dependency_graph_reconcile', { stackId: stack.id, generation: next.generation });
 
   refuseDeleted(stack);
-  await writeStack(tx, next, 'delete', []);
+  await writeStack(tx, next, { change: 'delete', dependsOn: [], analysisKey: null });
   if (!force) await refuseWithDependents(tx, stack);
   return answer(next);
 }
 
 interface Stack extends ChangedStack {
   readonly organisationId: string;
+  readonly storageKey: string;
+}
+
+/** What a deployment's row says beside the stack's own. */
+interface Deployment {
+  readonly change: 'deploy' | 'rename' | 'delete';
+  readonly dependsOn: readonly string[];
+  readonly analysisKey: string | null;
 }
 
 /** Locks the stack's row until the end of the transaction: its changes take turns, each with its own generation. */
 async function lockStack({ tx, stackId }: StackChange): Promise<Stack> {
   const row = await tx
     .selectFrom('stacks')
-    .select(['id', 'organisation_id', 'name', 'generation', 'deleted_at'])
+    .select(['id', 'organisation_id', 'name', 'storage_key', 'generation', 'deleted_at'])
     .where('id', '=', stackId)
     .forNoKeyUpdate()
     .executeTakeFirst();
   if (row === undefined) throw new Refused(404, `there is no stack ${stackId}`);
-  const { id, organisation_id: organisationId, name, generation, deleted_at } = row;
-  return { id, organisationId, name, generation, live: deleted_at === null };
+  const { id, organisation_id: organisationId, name, storage_key: storageKey, generation } = row;
+  return { id, organisationId, name, storageKey, generation, live: row.deleted_at === null };
 }
 
 async function writeStack(
   tx: Transaction<DemoTables>,
   stack: Stack,
-  change: 'deploy' | 'rename' | 'delete',
-  dependsOn: readonly string[],
+  { change, dependsOn, analysisKey }: Deployment,
 ): Promise<void> {
-  const { id, name, generation, live } = stack;
+  const { id, name, storageKey, generation, live } = stack;
   try {
     await tx
       .updateTable('stacks')
-      .set({ name, generation, deleted_at: live ? null : sql<Date>`now()` })
+      .set({ name, storage_key: storageKey, generation, deleted_at: live ? null : sql<Date>`now()` })
       .where('id', '=', id)
       .execute();
   } catch (error) {
     if (violates(error, 'stacks_live_name')) throw new Refused(409, `the name '${name}' is taken`);
     throw error;
   }
-  const deployment = { stack_id: id, generation, change, name, depends_on: [...dependsOn] };
-  await tx.insertInto('deployments').values(deployment).execute();
-}
-
-async function indexForExplore(tx: Transaction<DemoTables>, { id, name, generation }: Stack): Promise<void> {
-  const rows = [
-    { stack_id: id, path: 'name', value: name },
-    { stack_id: id, path: 'generation', value: String(generation) },
-  ];
   await tx
-    .insertInto('explore_rows')
-    .values(rows)
-    .onConflict((conflict) =>
-      conflict.columns(['stack_id', 'path']).doUpdateSet(({ ref }) => ({ value: ref('excluded.value') })),
-    )
+    .insertInto('deployments')
+    .values({ stack_id: id, generation, change, name, depends_on: [...dependsOn], analysis_key: analysisKey })
     .execute();
 }
 
-async function dependenciesOf(tx: Transaction<DemoTables>, { id, generation }: Stack): Promise<string[]> {
-  const { depends_on } = await tx
+/** What a rename takes over: it runs nothing. */
+async function currentDeployment(tx: Transaction<DemoTables>, { id, generation }: Stack) {
+  const { depends_on: dependsOn, analysis_key: analysisKey } = await tx
     .selectFrom('deployments')
-    .select('depends_on')
+    .select(['depends_on', 'analysis_key'])
     .where('stack_id', '=', id)
     .where('generation', '=', generation)
     .executeTakeFirstOrThrow();
-  return depends_on;
+  return { dependsOn, analysisKey };
+}
+
+/** A live stack keeps its prefix, a deleted one never gets its old one back: what lies there is being cleaned up. */
+function refuseForeignPrefix(stack: Stack, run: FinishedRun): void {
+  if (stack.live === (stack.storageKey === run.storageKey)) return;
+  throw new Refused(409, `the stack '${stack.name}' has changed since its run began`);
 }
 
 function refuseDeleted({ live, name }: Stack): void {

@@ -94,7 +94,8 @@ function nextRequest(stacks: readonly KnownStack[], random: () => number, count:
   if (dice < 0.75) return { method: 'POST', path: `${path}/rename`, body: { name: pick().name } };
   // Refused when others depend on the stack.
   if (dice < 0.9) return { method: 'DELETE', path };
-  return { method: 'DELETE', path: `${path}?force=true` };
+  if (dice < 0.95) return { method: 'DELETE', path: `${path}?force=true` };
+  return { method: 'DELETE', path: `${path}?force=true&purge=inline` };
 }
 
 /** One request. Undefined: the service failed, or the demo is being stopped. */

@@ -1,23 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { sql } from 'kysely';
 import pg from 'pg';
-import type { EmbeddedConnection } from '../embedded/index.ts';
+import type { ConnectionSettings } from '../index.ts';
 import { DEMO_CEILING_MS, DEMO_MARGIN_MS } from './demo-timings.ts';
 import type { EnqueuedTask } from './ledger.ts';
-import type { DemoDatabase } from './schema.ts';
+import type { DemoDatabase, ExploreDatabase } from './schema.ts';
 import type { ChangeAnswer } from './service.ts';
 import { type Story, seconds } from './story.ts';
 import type { TaskEvents } from './task-events.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-// The crash that is shown. A report holds locks on one stack's Explore rows, as a long transaction does; the stack
-// is deleted, and its purge gets as far as those rows and no further. The worker that runs it is killed right there.
+// The crash that is shown. A report holds locks on one stack's resources in the Explore database, as a long
+// transaction does; the stack is deleted, and its purge gets as far as those rows and no further. The worker that
+// runs it is killed right there.
 
 /** The stack whose purge is interrupted. */
 export interface Victim {
   readonly id: string;
   readonly name: string;
-  readonly exploreRows: number;
+  readonly resources: number;
 }
 
 /** What became of the task whose worker was killed. */
@@ -34,8 +35,9 @@ export interface Takeover {
 }
 
 export interface CrashScene {
-  readonly db: DemoDatabase;
-  readonly connection: EmbeddedConnection;
+  readonly explore: ExploreDatabase;
+  /** Of the Explore database. */
+  readonly connection: ConnectionSettings;
   readonly serviceUrl: string;
   readonly events: TaskEvents;
   readonly workers: readonly WorkerProcess[];
@@ -49,18 +51,22 @@ const LOCK_POLL_MS = 20;
 /** Well after the lease and the poll, so that only a takeover that never comes is reported as one. */
 const TAKEOVER_MS_MAX = 45_000;
 
-/** The live stack with the most Explore rows. */
-export async function chooseVictim(db: DemoDatabase): Promise<Victim> {
-  const { id, name, rows } = await db
-    .selectFrom('stacks')
-    .innerJoin('explore_rows', 'explore_rows.stack_id', 'stacks.id')
-    .select(({ fn }) => ['stacks.id', 'stacks.name', fn.countAll<string>().as('rows')])
-    .groupBy(['stacks.id', 'stacks.name'])
-    .orderBy('rows', 'desc')
-    .orderBy('stacks.name')
+/** The stack with the most resources; nothing is deleted yet. */
+export async function chooseVictim(db: DemoDatabase, explore: ExploreDatabase): Promise<Victim> {
+  const { stack_id: id, resources } = await explore
+    .selectFrom('resources')
+    .select(({ fn }) => ['stack_id', fn.countAll<string>().as('resources')])
+    .groupBy('stack_id')
+    .orderBy('resources', 'desc')
+    .orderBy('stack_id')
     .limit(1)
     .executeTakeFirstOrThrow();
-  return { id, name, exploreRows: Number(rows) };
+  const { name } = await db
+    .selectFrom('stacks')
+    .select('name')
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow();
+  return { id, name, resources: Number(resources) };
 }
 
 /** Kills a worker in the middle of the victim's purge and waits until another has finished it. */
@@ -70,7 +76,7 @@ export async function crashMidTask(scene: CrashScene, victim: Victim): Promise<T
   let purge: EnqueuedTask;
   let killed: WorkerProcess;
   try {
-    story.say(`a report reads '${victim.name}' and keeps its ${victim.exploreRows} Explore rows locked`);
+    story.say(`a report reads '${victim.name}' and keeps its ${victim.resources} rows in Explore locked`);
     purge = await deleteVictim(scene.serviceUrl, victim);
     killed = await workerInTheMiddleOf(scene, purge, victim);
     await killed.kill();
@@ -86,12 +92,14 @@ export async function crashMidTask(scene: CrashScene, victim: Victim): Promise<T
   return await takeoverOf(events, story, purge, killed.name, victim);
 }
 
-async function openReport(connection: EmbeddedConnection, victim: Victim): Promise<pg.Client> {
-  const report = new pg.Client({ ...connection, application_name: 'report' });
+async function openReport(connection: ConnectionSettings, victim: Victim): Promise<pg.Client> {
+  const report = new pg.Client(
+    typeof connection === 'string' ? { connectionString: connection } : connection,
+  );
   report.on('error', () => {});
   await report.connect();
   await report.query('BEGIN');
-  await report.query('SELECT value FROM explore_rows WHERE stack_id = $1 FOR UPDATE', [victim.id]);
+  await report.query('SELECT value FROM resources WHERE stack_id = $1 FOR UPDATE', [victim.id]);
   return report;
 }
 
@@ -105,7 +113,7 @@ async function deleteVictim(serviceUrl: string, victim: Victim): Promise<Enqueue
 
 /** The worker that runs the purge, once its handler waits inside its transaction for the report's locks. */
 async function workerInTheMiddleOf(
-  { db, events, workers, story }: CrashScene,
+  { explore, events, workers, story }: CrashScene,
   purge: EnqueuedTask,
   victim: Victim,
 ): Promise<WorkerProcess> {
@@ -115,7 +123,7 @@ async function workerInTheMiddleOf(
   // No event tells that a statement waits for a lock; the server's own view does. It must be seen within the
   // ceiling, or the handler has given up already.
   const giveUpAt = performance.now() + DEMO_CEILING_MS;
-  while (!(await waitsForLock(db, worker.name))) {
+  while (!(await waitsForLock(explore, worker.name))) {
     if (performance.now() > giveUpAt)
       throw new Error(`task ${purge.id} was never seen in the middle of its work`);
     await delay(LOCK_POLL_MS);
@@ -127,11 +135,11 @@ async function workerInTheMiddleOf(
   return worker;
 }
 
-async function waitsForLock(db: DemoDatabase, worker: string): Promise<boolean> {
+async function waitsForLock(explore: ExploreDatabase, worker: string): Promise<boolean> {
   const { rows } = await sql`
     SELECT 1 FROM pg_stat_activity
     WHERE application_name = ${`handlers of worker ${worker}`} AND wait_event_type = 'Lock'
-      AND query ILIKE 'delete from "explore_rows"%'`.execute(db);
+      AND query ILIKE 'delete from "resources"%'`.execute(explore);
   return rows.length > 0;
 }
 
@@ -159,7 +167,7 @@ async function takeoverOf(
     TAKEOVER_MS_MAX,
   );
   story.say(
-    `task ${id} ended with ${end.outcome}: what the killed worker had begun was rolled back, and the Explore rows of ` +
+    `task ${id} ended with ${end.outcome}: what the killed worker had begun was rolled back, and the rows of ` +
       `'${victim.name}' are gone`,
   );
   return {

@@ -1,9 +1,16 @@
-import type { EmbeddedConnection } from '../embedded/index.ts';
-import type { Outcome } from '../index.ts';
+import type { ObjectStoreSettings } from '../handlers/index.ts';
+import type { ConnectionSettings, Outcome } from '../index.ts';
+
+/** Where the stores are. */
+export interface StoreSettings {
+  readonly database: ConnectionSettings;
+  readonly explore: ConnectionSettings;
+  readonly objects: ObjectStoreSettings;
+}
 
 /** What the demo tells a worker process. */
 export type ToWorker =
-  | { readonly kind: 'start'; readonly name: string; readonly database: EmbeddedConnection }
+  | { readonly kind: 'start'; readonly name: string; readonly stores: StoreSettings }
   | { readonly kind: 'stop' };
 
 /** What a worker process reports, in the order in which it happened. */

@@ -1,9 +1,8 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { EmbeddedConnection } from '../embedded/index.ts';
 import type { TaskEvents } from './task-events.ts';
-import type { FromWorker, ToWorker } from './worker-messages.ts';
+import type { FromWorker, StoreSettings, ToWorker } from './worker-messages.ts';
 
 /** A worker that is not ready by then never will be. */
 const START_MS_MAX = 20_000;
@@ -12,7 +11,7 @@ const STOP_MS_MAX = 10_000;
 
 export interface WorkerOptions {
   readonly name: string;
-  readonly database: EmbeddedConnection;
+  readonly stores: StoreSettings;
   readonly events: TaskEvents;
   /** Told what went wrong in the worker, one sentence at a time. */
   readonly onTrouble: (text: string) => void;
@@ -26,7 +25,7 @@ export class WorkerProcess {
   #isExpectedToEnd = false;
 
   /** Starts the process. */
-  constructor({ name, database, events, onTrouble }: WorkerOptions) {
+  constructor({ name, stores, events, onTrouble }: WorkerOptions) {
     this.name = name;
     // Of the same kind as this file: `.js` in the build.
     const entry = `worker${path.extname(fileURLToPath(import.meta.url))}`;
@@ -43,7 +42,7 @@ export class WorkerProcess {
     this.#child.once('exit', (code, signal) => {
       if (!this.#isExpectedToEnd) onTrouble(`ended with ${signal ?? `exit code ${code}`}`);
     });
-    this.#send({ kind: 'start', name, database });
+    this.#send({ kind: 'start', name, stores });
   }
 
   get pid(): number {

@@ -1,9 +1,20 @@
-import { Kysely, PostgresDialect } from 'kysely';
-import type pg from 'pg';
-import { createHandlers, type PlatformTables } from '../handlers/index.ts';
-import { type App, createApp, type QueueEvent } from '../index.ts';
-import { DEMO_MARGIN_MS, DEMO_POLL_INTERVAL, WORKER_SLOTS, withDemoTimings } from './demo-timings.ts';
-import { openPool } from './pool.ts';
+import type { Kysely } from 'kysely';
+import {
+  createHandlers,
+  type ExploreTables,
+  openObjectStore,
+  type PlatformTables,
+} from '../handlers/index.ts';
+import { type App, createApp, type Logger, type QueueEvent } from '../index.ts';
+import {
+  DEMO_MARGIN_MS,
+  DEMO_POLL_INTERVAL,
+  DEMO_SLICE,
+  WORKER_SLOTS,
+  withDemoTimings,
+} from './demo-timings.ts';
+import { openDatabase } from './pool.ts';
+import { withoutSdkNotice } from './sdk-notice.ts';
 import type { FromWorker, ToWorker } from './worker-messages.ts';
 
 // The entry of a worker process. A worker of one's own looks much like it: handlers over a pool, an app over the
@@ -32,15 +43,29 @@ function main(): void {
 
 interface Worker {
   readonly app: App;
-  readonly pool: pg.Pool;
+  close(): Promise<void>;
 }
 
-async function startWorker({ name, database }: Start): Promise<Worker> {
-  const pool = openPool({ ...database, max: WORKER_SLOTS, application_name: `handlers of worker ${name}` });
-  const primary = new Kysely<PlatformTables>({ dialect: new PostgresDialect({ pool }) });
+/** One for each slot, those that a rebuild works with at once, and one to cancel what must end. */
+const CONNECTIONS = WORKER_SLOTS + 4;
+
+async function startWorker({ name, stores }: Start): Promise<Worker> {
+  const application = `handlers of worker ${name}`;
+  const primary: Kysely<PlatformTables> = openDatabase(stores.database, CONNECTIONS, application);
+  const explore: Kysely<ExploreTables> = openDatabase(stores.explore, CONNECTIONS, application);
+  const objects = openObjectStore(stores.objects);
+  const handlers = createHandlers({
+    primary,
+    // The demo runs no replica.
+    replica: primary,
+    explore,
+    objects,
+    logger,
+    slice: DEMO_SLICE,
+  });
   const app = createApp({
-    database,
-    handlers: withDemoTimings(createHandlers({ primary })),
+    database: stores.database,
+    handlers: withDemoTimings(handlers),
     slots: WORKER_SLOTS,
     leaseMargin: DEMO_MARGIN_MS,
     pollInterval: DEMO_POLL_INTERVAL,
@@ -48,19 +73,37 @@ async function startWorker({ name, database }: Start): Promise<Worker> {
   });
   await app.start();
   report({ kind: 'ready' });
-  return { app, pool };
+  return {
+    app,
+    async close() {
+      await app.stop();
+      await Promise.all([primary.destroy(), explore.destroy()]);
+      objects.close();
+    },
+  };
 }
 
 async function stopWorker(worker: Promise<Worker> | undefined): Promise<void> {
   try {
-    const started = await worker;
-    await started?.app.stop();
-    await started?.pool.end();
+    await (await worker)?.close();
   } catch {
     // It did not start, and has said so.
   }
   // The channel to the parent is all that keeps the process alive now; what was sent is delivered first.
   if (process.connected) process.disconnect();
+}
+
+/** What the handlers log, for the parent's story. */
+const logger: Logger = {
+  debug() {},
+  info() {},
+  warn: (fields, message) => reportTrouble(fields, message),
+  error: (fields, message) => reportTrouble(fields, message),
+};
+
+function reportTrouble(fields: object, message: string): void {
+  const { error, ...others } = fields as { error?: unknown };
+  report({ kind: 'trouble', text: `${message} ${JSON.stringify(others)}: ${String(error)}` });
 }
 
 function reportEvent(event: QueueEvent): void {
@@ -86,4 +129,5 @@ function fail(error: unknown): void {
   if (process.connected) process.disconnect();
 }
 
+withoutSdkNotice();
 main();

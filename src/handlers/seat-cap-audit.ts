@@ -1,13 +1,14 @@
 import { sql, type Transaction } from 'kysely';
 import type { Handlers } from '../../generated/tasks.ts';
 import { deadlineTransaction } from './deadline-transaction.ts';
-import type { HandlerServices, PlatformTables } from './services.ts';
+import type { HandlerServices } from './services.ts';
+import type { PlatformTables } from './tables.ts';
 
 /**
  * Counts the seats an organisation takes, one for each live stack, and records them beside its cap.
  * Idempotent: one row per organisation, always of the newest count. An organisation that is gone has none.
  */
-export function seatCapAudit({ primary }: HandlerServices): Handlers['seat_cap_audit'] {
+export function seatCapAudit({ primary }: Pick<HandlerServices, 'primary'>): Handlers['seat_cap_audit'] {
   return ({ organisationId }, context) =>
     deadlineTransaction(primary, context, async (tx) => {
       // Audits of one organisation take turns, each counting after the one before has committed. Without the

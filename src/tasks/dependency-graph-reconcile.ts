@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineTask } from '../index.ts';
 
-/** Publishes a stack's edges in the dependency graph, as its deployment of `generation` declared them. */
+/** Publishes a stack's edges in the dependency graph, as its finished run of `generation` found them. */
 export const dependencyGraphReconcile = defineTask({
   type: 'dependency_graph_reconcile',
   payload: z.strictObject({

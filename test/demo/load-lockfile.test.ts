@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { loadLockfile, parseLockfile } from '../../src/demo/load-lockfile.ts';
 import { countTasks } from './support/evidence.ts';
-import { describe, expect, test } from './support/platform.ts';
+import { describe, expect, keysBelow, noSignal, test } from './support/platform.ts';
 
 const SMALL = {
   name: 'shop',
@@ -50,6 +50,7 @@ describe('parseLockfile', () => {
   test('keeps what the lock file says of a package as facts', () => {
     const { packages } = parseLockfile(JSON.stringify(SMALL));
     expect(packages.find((each) => each.name === 'a')?.facts).toEqual([
+      ['package', 'a'],
       ['version', '1.2.3'],
       ['license', 'MIT'],
       ['engines/node', '>=18'],
@@ -73,29 +74,39 @@ describe('parseLockfile', () => {
 });
 
 describe('loadLockfile', () => {
-  test('loads an organisation and enqueues what builds its graph, in one transaction', async ({
+  test('loads an organisation and enqueues what builds graph and index, in one transaction', async ({
     platform,
+    stores,
   }) => {
-    const { packages } = parseLockfile(await repositoryLockfile());
-    const loaded = await loadLockfile(platform, await repositoryLockfile());
+    const text = await repositoryLockfile();
+    const { packages } = parseLockfile(text);
+    const loaded = await loadLockfile(stores, text, noSignal);
     expect(loaded).toMatchObject({
       stacks: packages.length,
       declaredEdges: packages.reduce((sum, { dependsOn }) => sum + dependsOn.length, 0),
-      exploreRows: packages.reduce((sum, { facts }) => sum + facts.length, 0),
+      resources: packages.reduce((sum, { facts }) => sum + facts.length + 1, 0),
     });
     expect(await countTasks(platform)).toEqual({
       dependency_graph_reconcile: packages.length,
+      resource_index_rebuild: 1,
       seat_cap_audit: 1,
     });
     const ledger = await platform.selectFrom('ledger').select('committed').execute();
-    expect(ledger).toHaveLength(packages.length + 1);
+    expect(ledger).toHaveLength(packages.length + 2);
     expect(ledger.every(({ committed }) => committed)).toBe(true);
+    const analyses = await platform.selectFrom('deployments').select('analysis_key').execute();
+    expect(await keysBelow(stores.objects, 'stacks/')).toEqual(
+      analyses.map(({ analysis_key }) => analysis_key).sort(),
+    );
   });
 
-  test('a lock file that cannot be loaded whole leaves no organisation and no task', async ({ platform }) => {
-    await loadLockfile(platform, JSON.stringify(SMALL));
+  test('a lock file that cannot be loaded whole leaves no organisation and no task', async ({
+    platform,
+    stores,
+  }) => {
+    await loadLockfile(stores, JSON.stringify(SMALL), noSignal);
     const before = await countTasks(platform);
-    await expect(loadLockfile(platform, JSON.stringify(SMALL))).rejects.toThrow('rolled back');
+    await expect(loadLockfile(stores, JSON.stringify(SMALL), noSignal)).rejects.toThrow('rolled back');
     expect(await platform.selectFrom('organisations').select('name').execute()).toEqual([{ name: 'shop' }]);
     expect(await countTasks(platform)).toEqual(before);
   });

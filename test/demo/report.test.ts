@@ -1,10 +1,16 @@
 import { describe, expect, test } from 'vitest';
-import { type Evidence, judge, type LedgerEntry, platformProblems } from '../../src/demo/report.ts';
+import {
+  type Evidence,
+  judge,
+  type LedgerEntry,
+  type PlatformState,
+  platformProblems,
+} from '../../src/demo/report.ts';
 import type { TaskHistory } from '../../src/demo/task-events.ts';
 import type { Outcome } from '../../src/index.ts';
 
-const committed: LedgerEntry = { id: '1', type: 'explore_purge', committed: true };
-const rolledBack: LedgerEntry = { id: '2', type: 'explore_purge', committed: false };
+const committed: LedgerEntry = { id: '1', type: 'explore_purge', committed: true, doneInline: false };
+const rolledBack: LedgerEntry = { id: '2', type: 'explore_purge', committed: false, doneInline: false };
 
 function history(id: string, claimedBy: readonly string[], outcomes: readonly Outcome[]): TaskHistory {
   const task = { id, type: 'explore_purge', at: 0 };
@@ -40,7 +46,16 @@ describe('the invariant', () => {
     });
     expect(judged.invariant).toEqual({ holds: true, problems: [], unreportedByKilledWorker: 0 });
     expect(judged.types).toEqual([
-      { type: 'explore_purge', enqueued: 1, succeeded: 1, retried: 0, dead: 0, lost: 0, rolledBack: 1 },
+      {
+        type: 'explore_purge',
+        enqueued: 1,
+        succeeded: 1,
+        inline: 0,
+        retried: 0,
+        dead: 0,
+        lost: 0,
+        rolledBack: 1,
+      },
     ]);
   });
 
@@ -76,6 +91,25 @@ describe('the invariant', () => {
     expect(invariant.problems.join()).toContain(problem);
   });
 
+  test('holds for a task that its enqueuer has done itself; not when a worker ended it too', () => {
+    const inline = { ...committed, doneInline: true };
+    expect(verdict({ ledger: [inline] })).toMatchObject({
+      invariant: { holds: true },
+      types: [{ succeeded: 1, inline: 1 }],
+    });
+    const twice = verdict({ ledger: [inline], histories: [history('1', ['A'], ['success'])] });
+    expect(twice.invariant.problems).toEqual(['explore_purge 1 ended 2 times']);
+  });
+
+  test('the slices of a rebuild are no retries', () => {
+    const sliced = history('1', ['A', 'A', 'A'], ['continued', 'continued', 'success']);
+    const claims = sliced.claims.map((claim) => ({ ...claim, attempt: 1 }));
+    expect(verdict({ histories: [{ ...sliced, claims }] })).toMatchObject({
+      invariant: { holds: true },
+      types: [{ succeeded: 1, retried: 0 }],
+    });
+  });
+
   test('refused settlements are counted as lost', () => {
     const judged = verdict({ histories: [history('1', ['A', 'B'], ['lost', 'success'])] });
     expect(judged).toMatchObject({ invariant: { holds: true }, types: [{ lost: 1, retried: 1 }] });
@@ -83,17 +117,22 @@ describe('the invariant', () => {
 });
 
 test('what the follow-up work left undone is said', () => {
-  const state = {
-    edges: { published: 2, declared: 2, differing: 0 },
-    exploreRowsOfDeletedStacks: 0,
+  const state: PlatformState = {
+    edges: { published: 2, declared: 2, missing: 0, surplus: 0 },
+    index: { stacks: 5, outdated: 0, ofDeletedStacks: 0 },
+    objects: { ofLiveStacks: 5, ofDeletedStacks: 0, missing: 0 },
     seats: { audited: 5, live: 5, cap: 4 },
+    findings: { license_missing: 1 },
+    triggeredRuns: 3,
   };
   expect(platformProblems(state)).toEqual([]);
   expect(
     platformProblems({
-      edges: { published: 2, declared: 3, differing: 1 },
-      exploreRowsOfDeletedStacks: 7,
+      ...state,
+      edges: { published: 2, declared: 3, missing: 2, surplus: 1 },
+      index: { stacks: 5, outdated: 1, ofDeletedStacks: 1 },
+      objects: { ofLiveStacks: 5, ofDeletedStacks: 1, missing: 1 },
       seats: { audited: 6, live: 5, cap: 4 },
     }),
-  ).toHaveLength(3);
+  ).toHaveLength(7);
 });

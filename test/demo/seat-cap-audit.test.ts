@@ -8,7 +8,6 @@ import {
   describe,
   expect,
   markDeleted,
-  primaryOf,
   test,
   untilWaiting,
   whileLocked,
@@ -24,31 +23,40 @@ function audits(platform: DemoDatabase) {
 }
 
 describe('seat_cap_audit', () => {
-  test('counts the live stacks of one organisation against its cap', async ({ platform }) => {
+  test('counts the live stacks of one organisation against its cap', async ({
+    platform,
+    stores,
+    services,
+  }) => {
     const organisationId = await addOrganisation(platform, 1);
-    await addStack(platform, organisationId, 'one');
-    await addStack(platform, organisationId, 'two');
-    await markDeleted(platform, await addStack(platform, organisationId, 'deleted'));
-    await addStack(platform, await addOrganisation(platform), "another organisation's");
+    await addStack(stores, organisationId, 'one');
+    await addStack(stores, organisationId, 'two');
+    const deleted = await addStack(stores, organisationId, 'deleted');
+    await markDeleted(platform, deleted.stackId);
+    await addStack(stores, await addOrganisation(platform), "another organisation's");
 
-    const audit = seatCapAudit({ primary: primaryOf(platform) });
+    const audit = seatCapAudit(services);
     expect(await audit({ organisationId }, context())).toBe('done');
     const row = { organisation_id: organisationId, seats_taken: 2, seat_cap: 1, over_cap: true };
     expect(await audits(platform)).toEqual([row]);
   });
 
-  test('exactly as many seats as the cap allows are not over it', async ({ platform }) => {
+  test('exactly as many seats as the cap allows are not over it', async ({ platform, stores, services }) => {
     const organisationId = await addOrganisation(platform, 1);
-    await addStack(platform, organisationId, 'one');
-    await seatCapAudit({ primary: primaryOf(platform) })({ organisationId }, context());
+    await addStack(stores, organisationId, 'one');
+    await seatCapAudit(services)({ organisationId }, context());
     expect(await audits(platform)).toMatchObject([{ seats_taken: 1, over_cap: false }]);
   });
 
-  test('run again or at once, it leaves one row with the newest count', async ({ platform }) => {
+  test('run again or at once, it leaves one row with the newest count', async ({
+    platform,
+    stores,
+    services,
+  }) => {
     const organisationId = await addOrganisation(platform);
-    const stackId = await addStack(platform, organisationId, 'one');
-    await addStack(platform, organisationId, 'two');
-    const audit = seatCapAudit({ primary: primaryOf(platform) });
+    const { stackId } = await addStack(stores, organisationId, 'one');
+    await addStack(stores, organisationId, 'two');
+    const audit = seatCapAudit(services);
 
     await Promise.all(Array.from({ length: 8 }, () => audit({ organisationId }, context())));
     expect(await audits(platform)).toMatchObject([{ seats_taken: 2 }]);
@@ -57,10 +65,14 @@ describe('seat_cap_audit', () => {
     expect(await audits(platform)).toMatchObject([{ seats_taken: 1 }]);
   });
 
-  test('an audit that had to wait for another counts what was committed meanwhile', async ({ platform }) => {
+  test('an audit that had to wait for another counts what was committed meanwhile', async ({
+    platform,
+    stores,
+    services,
+  }) => {
     const organisationId = await addOrganisation(platform);
-    const stackId = await addStack(platform, organisationId, 'one');
-    const audit = seatCapAudit({ primary: primaryOf(platform) });
+    const { stackId } = await addStack(stores, organisationId, 'one');
+    const audit = seatCapAudit(services);
 
     const { audited } = await whileLocked(
       platform,
@@ -84,9 +96,11 @@ describe('seat_cap_audit', () => {
 
   test('an audit under way does not hold up those who add stacks to the organisation', async ({
     platform,
+    stores,
+    services,
   }) => {
     const organisationId = await addOrganisation(platform);
-    const audit = seatCapAudit({ primary: primaryOf(platform) });
+    const audit = seatCapAudit(services);
     await audit({ organisationId }, context());
     const { audited } = await whileLocked(
       platform,
@@ -94,15 +108,15 @@ describe('seat_cap_audit', () => {
       async () => {
         const audited = audit({ organisationId }, context());
         await untilWaiting(platform, 1);
-        await addStack(platform, organisationId, 'added during the audit');
+        await addStack(stores, organisationId, 'added during the audit');
         return { audited };
       },
     );
     expect(await audited).toBe('done');
   });
 
-  test('is done without a row for an organisation that is gone', async ({ platform }) => {
-    const audit = seatCapAudit({ primary: primaryOf(platform) });
+  test('is done without a row for an organisation that is gone', async ({ platform, services }) => {
+    const audit = seatCapAudit(services);
     expect(await audit({ organisationId: randomUUID() }, context())).toBe('done');
     expect(await audits(platform)).toEqual([]);
   });
