@@ -1,0 +1,4 @@
+// `npm run monitoring`: writes docs/monitoring.
+import { writeMonitoring } from './files.ts';
+
+writeMonitoring();
