@@ -41,6 +41,12 @@ export class QueueOrder {
    * a queue whose hints were cut is out of them: what follows would be the others' only because nobody has looked.
    */
   sequence(hints: readonly QueueHints[], count: number): Sequence {
+    const [only] = hints;
+    // The ordinary case, and each round asks twice: nothing is to be drawn.
+    if (only !== undefined && hints.length === 1) {
+      const candidates = only.candidates.slice(0, count);
+      return { candidates, isCut: only.isCut && candidates.length < count };
+    }
     const credits = new Map(this.#credits);
     const taken = new Map<string, number>();
     const candidates: Candidate[] = [];
@@ -59,6 +65,10 @@ export class QueueOrder {
 
   /** Keeps account of a task that was claimed, out of hints as they were. */
   charge(queue: string, hints: readonly QueueHints[]): void {
+    if (hints.length === 1) {
+      this.#credits.clear();
+      return;
+    }
     const contenders = this.#contenders(hints);
     for (const known of this.#credits.keys()) {
       if (!contenders.some((each) => each.queue === known)) this.#credits.delete(known);

@@ -197,7 +197,8 @@ function untried(found: readonly QueueHints[], tried: ReadonlySet<TaskId>): Queu
 
 /** What a claim has gone past is claimed, or was not to be had. */
 function lastPlace(ids: readonly TaskId[], tasks: readonly ClaimedTask[]): number {
-  return Math.max(...tasks.map(({ id }) => ids.indexOf(id)));
+  const claimed = new Set(tasks.map(({ id }) => id));
+  return ids.findLastIndex((id) => claimed.has(id));
 }
 
 /** A queue whose hints were cut stays, empty: it has to be looked at again. */
